@@ -17,6 +17,7 @@ import click
 import msgspec
 
 import holdfast
+import holdfast.testing
 from holdfast.cli.main import cli
 from holdfast.core.config import schema as config_schema
 from holdfast.protocol.api import API
@@ -140,18 +141,23 @@ def python_page() -> str:
     lines = [
         "# Python API",
         NOTE,
-        "What `holdfast` exports. The operations, such as `hf.sessions.prompt`, are listed in the",
+        "What `holdfast` and `holdfast.testing` export. The operations, such as `hf.sessions.prompt`, are listed",
+        "in the [HTTP API](http.md).",
+        "",
     ]
-    lines += ["[HTTP API](http.md).", ""]
     for name in sorted(holdfast.__all__, key=str.lower):
-        thing = getattr(holdfast, name)
-        if inspect.isclass(thing):
-            lines += _class(name, thing)
-        elif inspect.isfunction(thing):
-            lines += [f"## {name}", "", *_function(_source(thing)), *_documented(thing)]
-        elif name != "__version__":
-            lines += [f"## {name}", "", f"`{thing!r}`", ""]
+        lines += _exported(name, getattr(holdfast, name))
+    for name in sorted(holdfast.testing.__all__):
+        lines += _exported(f"testing.{name}", getattr(holdfast.testing, name))
     return _page(lines)
+
+
+def _exported(name: str, thing: Any) -> list[str]:
+    if inspect.isclass(thing):
+        return _class(name, thing)
+    if inspect.isfunction(thing):
+        return [f"## {name}", "", *_function(_source(thing)), *_documented(thing)]
+    return [f"## {name}", "", f"`{thing!r}`", ""] if name != "__version__" else []
 
 
 def _class(name: str, kind: type) -> list[str]:
@@ -159,16 +165,29 @@ def _class(name: str, kind: type) -> list[str]:
     source = _source(kind)
     assert isinstance(source, ast.ClassDef)
     notes = _field_notes(source)
-    fields = [node for node in source.body if isinstance(node, ast.AnnAssign)]
+    fields = [node for node in source.body if isinstance(node, ast.AnnAssign) and not _is_tag(node)]
     public = {ast.unparse(field.target): ast.unparse(field) for field in fields}
     if public:
         lines += [f"- `{text}`" + _sentence(notes.get(key)) for key, text in public.items() if key[0] != "_"] + [""]
     for node in source.body:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        if node.name == "__init__" or not node.name.startswith("_"):
+        if _is_property(node):
+            lines += [f"- `{node.name}: {ast.unparse(node.returns) if node.returns else 'Any'}`"]
+            lines[-1] += _sentence(" ".join((ast.get_docstring(node) or "").split()) or None)
+            lines += [""]
+        elif node.name == "__init__" or not node.name.startswith("_"):
             lines += [*_function(node, owner=name), *_documented(getattr(kind, node.name))]
     return lines
+
+
+def _is_tag(field: ast.AnnAssign) -> bool:
+    """Whether the field only repeats what kind of record it is."""
+    return ast.unparse(field.annotation).startswith("ClassVar[Literal[")
+
+
+def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(isinstance(name, ast.Name) and name.id == "property" for name in node.decorator_list)
 
 
 def _field_notes(source: ast.ClassDef) -> dict[str, str]:
@@ -209,6 +228,8 @@ def _parameters(arguments: ast.arguments, *, skip_first: bool) -> Iterator[str]:
     if arguments.kwonlyargs:
         yield "*"
         yield from map(_parameter, arguments.kwonlyargs, arguments.kw_defaults)
+    if arguments.kwarg is not None:
+        yield f"**{ast.unparse(arguments.kwarg)}"
 
 
 def _parameter(argument: ast.arg, default: ast.expr | None) -> str:

@@ -1,7 +1,8 @@
 """Writes docs/spec/index.md: for each rule the modules to read and the tests that cite it. Gives each rule its anchor.
 
-`rules.py` writes; `rules.py --check` fails when a file would change. Everything is read from the sources;
-no test is run."""
+`rules.py` writes; `rules.py --check` fails when a file would change. Everything is read from the sources; no test is
+run. The modules of a rule are found by what is written, in this order: those that its text names, those of its
+section's `Code:` line, those that its tests import; among these, the one whose words are most like the rule's."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.protocol.api import API
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).parents[1]
 SPEC = ROOT / "docs" / "spec"
@@ -26,26 +27,29 @@ SOURCE = ROOT / "src" / "holdfast"
 TESTS = ROOT / "tests"
 
 MODULES_SHOWN = 3
-TESTS_SHOWN = 2
+TESTS_SHOWN = 4
 
 RULE = re.compile(r"^- (\*\*)?([A-Z]{3}-\d{3})(?(1)\*\*)(<a id=\"[a-z0-9-]+\"></a>)?")
 CITED = re.compile(r"\b([A-Z]{3})-(\d{3})(?:\s*(?:\.\.|…|–|to)\s*(?:\1-)?(\d{3}))?")
 ROUTE = re.compile(r"/(?:api|experimental)/[^\s`?,;)]*")
-WORD = re.compile(r"[A-Za-z_]\w*")
+METHOD = re.compile(r"`(?:GET|POST|PUT|PATCH|DELETE) [/…]")
 NAMED = re.compile(r"`([a-z_/]+\.py)`")
 NOT_BUILT = re.compile(r"\*(Not built: [^*]+)\*$")
+WORD = re.compile(r"[A-Za-z_]\w*")
+PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
-Scores = defaultdict[str, float]
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Assign
+Words = frozenset[str]
 
 
 class Rule(NamedTuple):
     id: str
     file: str
-    section: str
     text: str
     code: tuple[str, ...]
     """The modules that the nearest `Code:` line above it in its section names."""
+    named: tuple[str, ...]
+    """The modules that this line names for the rule itself, and those in its text."""
 
 
 class Test(NamedTuple):
@@ -53,8 +57,9 @@ class Test(NamedTuple):
     """Relative to tests/."""
     name: str
     rules: frozenset[str]
-    modules: Scores
-    """How strongly the test points to each module."""
+    modules: Words
+    """The modules whose names the test and its helpers use."""
+    words: Words
 
 
 def main(arguments: list[str]) -> int:
@@ -62,11 +67,11 @@ def main(arguments: list[str]) -> int:
     specification = {path: anchored(path.read_text(encoding="utf-8")) for path in sorted(SPEC.glob("*.md"))}
     specification.pop(INDEX, None)
     rules = [rule for path, text in specification.items() for rule in read_rules(path.name, text, sources)]
-    tests = read_tests(sources)
+    tests = [test for path in sorted(TESTS.rglob("*.py")) for test in TestFile(path, sources).tests()]
     if unknown := {cited for test in tests for cited in test.rules} - {rule.id for rule in rules}:
         print(f"rules: tests cite what is not in docs/spec: {', '.join(sorted(unknown))}", file=sys.stderr)
         return 1
-    expected = {**specification, INDEX: render(rules, tests, rank(rules, tests, sources))}
+    expected = {**specification, INDEX: render(rules, tests, sources)}
     stale = [path for path, text in expected.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     if "--check" in arguments:
         for path in stale:
@@ -91,16 +96,26 @@ def anchored(text: str) -> str:
 
 
 def read_rules(file: str, text: str, sources: Sources) -> Iterator[Rule]:
-    section, code = "", tuple[str, ...]()
+    code, own = tuple[str, ...](), dict[str, tuple[str, ...]]()
     for block in blocks(text):
         if block.startswith("## "):
-            section, code = block, ()
+            code, own = (), {}
         elif block.startswith("Code: "):
-            code = tuple(sources.ending(path) or "" for path in NAMED.findall(block))
-            if "" in code:
-                raise SystemExit(f"rules: docs/spec/{file}: each path must be the end of one module's path: {block}")
+            code, own = read_code(block, file, sources)
         elif found := RULE.match(block):
-            yield Rule(found[2], file, section, block, code)
+            named = tuple(module for path in NAMED.findall(block) if (module := sources.ending(path)))
+            yield Rule(found[2], file, block, code, (*own.get(found[2], ()), *named))
+
+
+def read_code(line: str, file: str, sources: Sources) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
+    """`Code: a, b; SES-001, SES-003..005: c.` gives the modules of a section, and those of single rules."""
+    found = list[tuple[str, tuple[str, ...]]]()
+    for part in line.split(";"):
+        modules = tuple(sources.ending(path) or "" for path in NAMED.findall(part))
+        if "" in modules:
+            raise SystemExit(f"rules: docs/spec/{file}: each path must be the end of one module's path: {part}")
+        found.append((part, modules))
+    return found[0][1], {id: modules for part, modules in found[1:] for id in cited(part)}
 
 
 def blocks(text: str) -> Iterator[str]:
@@ -114,6 +129,33 @@ def blocks(text: str) -> Iterator[str]:
     yield " ".join(block)
 
 
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def words(text: str) -> Words:
+    """The words of prose and of names: `promotedSeq` and `promoted_seq` are both `promoted`, `seq` and themselves."""
+    found = set[str]()
+    for word in WORD.findall(text):
+        parts = [part.lower() for part in PART.findall(word)]
+        found.update(_stem(part) for part in parts if len(part) > 2)
+        if len(parts) > 1:
+            found.add("".join(parts))
+    return frozenset(found)
+
+
+def _stem(word: str) -> str:
+    """Rough on purpose: `promotes`, `promoted` and `promoting` are alike."""
+    for ending in ("ing", "ed", "es", "s"):
+        if word.endswith(ending) and len(word) - len(ending) > 3:
+            return word.removesuffix(ending).rstrip("e")
+    return word.rstrip("e")
+
+
+def rarity(count: int) -> float:
+    """Steps rather than a curve: one more use of a word somewhere must not reorder the index."""
+    return next(value for most, value in ((3, 4.0), (10, 2.0), (40, 1.0), (120, 0.3), (10**6, 0.0)) if count <= most)
+
+
 # -- modules and tests -------------------------------------------------------------------------------------------------
 
 
@@ -124,9 +166,42 @@ class Sources:
         self.paths: dict[str, str] = {}
         for path in sorted(SOURCE.rglob("*.py")):
             relative = path.relative_to(SOURCE)
-            self.paths[".".join(("holdfast", *relative.with_suffix("").parts)).removesuffix(".__init__")] = str(
-                relative
-            )
+            name = ".".join(("holdfast", *relative.with_suffix("").parts)).removesuffix(".__init__")
+            self.paths[name] = str(relative)
+        self._units = {name: self._read(path) for name, path in self.paths.items() if "generated" not in path}
+        uses = Counter(word for units in self._units.values() for word in frozenset().union(*units))
+        self._weights = {word: rarity(count) for word, count in uses.items()}
+
+    def likeness(self, module: str, wanted: Words) -> float:
+        """How much a module resembles a rule: by its path and docstring, by its best function, and by the share of the
+        rule's words that occur in it at all. Common words hardly count."""
+        units = self._units.get(module, [])
+        if not units:
+            return 0.0
+        length = self._length(wanted)
+        opening, *functions = [
+            sum(self._weights[word] ** 2 for word in unit & wanted) / (self._length(unit) + 4) / length
+            for unit in units
+        ]
+        total = sum(self._weights.get(word, 0.0) for word in wanted) or 1.0
+        share = sum(self._weights[word] for word in frozenset().union(*units) & wanted) / total
+        return 8 * (opening + max(functions, default=0.0) + share)
+
+    @functools.cache  # noqa: B019 - one object for the whole program
+    def _length(self, unit: Words) -> float:
+        return sum(self._weights.get(word, 0.0) ** 2 for word in unit) ** 0.5 or 1.0
+
+    def _read(self, path: str) -> list[Words]:
+        """The words of its path and docstring, then those of each function and class."""
+        text = (SOURCE / path).read_text(encoding="utf-8")
+        tree, lines = ast.parse(text), text.split("\n")
+        units = [words(f"{path} {ast.get_docstring(tree) or ''}")]
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign):
+                parts = [part for part in getattr(node, "body", ()) if isinstance(part, Definition)]
+                for part in parts if isinstance(node, ast.ClassDef) and len(parts) > 1 else [node]:
+                    units.append(words("\n".join(lines[part.lineno - 1 : part.end_lineno])))
+        return units
 
     @functools.cached_property
     def handlers(self) -> dict[str, str]:
@@ -170,12 +245,6 @@ class Sources:
         return matches[0] if len(matches) == 1 else None
 
 
-def read_tests(sources: Sources) -> list[Test]:
-    files = [TestFile(path, sources) for path in sorted(TESTS.rglob("*.py"))]
-    users = Counter(module for file in files for module in set(file.imports.values()))
-    return [test for file in files for test in file.tests(users)]
-
-
 class TestFile:
     """What one test file imports and defines at its top level."""
 
@@ -197,29 +266,24 @@ class TestFile:
                     self.definitions[name] = node
         self._names: dict[str, set[str]] = {}
 
-    def tests(self, users: Counter[str]) -> Iterator[Test]:
+    def tests(self) -> Iterator[Test]:
         for name, node in self.definitions.items():
             if not name.startswith("test_") or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
-            if rules := frozenset(cited(self._source(name))):
-                yield Test(str(self.path), name, rules, self._modules(name, users))
+            source = self._source(name)
+            if rules := frozenset(cited(source)):
+                yield Test(str(self.path), name, rules, self._modules(name), words(source))
 
-    def _modules(self, test: str, users: Counter[str]) -> Scores:
-        """Modules whose names the test uses, then those of the helpers it uses. What few files import counts more."""
-        found: Scores = defaultdict(float)
-        if self.mirror:
-            found[self.mirror] += 0.6
-        seen, level, weight = {test}, {test}, 1.0
-        used: set[str] = set()
+    def _modules(self, test: str) -> Words:
+        """Of the names that the test uses, and then those of the helpers it uses."""
+        found = {self.mirror} if self.mirror else set[str]()
+        seen, level = {test}, {test}
         while level:
             names = {name for definition in level for name in self._used(definition)}
-            for module in {self.imports[name] for name in names if name in self.imports} - used:
-                found[module] += weight * _specific(module, users[module])
-                used.add(module)
+            found |= {self.imports[name] for name in names if name in self.imports}
             level = {name for name in names if name in self.definitions and not name.startswith("test_")} - seen
             seen |= level
-            weight = 0.4
-        return found
+        return frozenset(found)
 
     def _used(self, definition: str) -> set[str]:
         """Every word of a definition. Its strings add a few; walking the tree instead would take twice the time."""
@@ -245,74 +309,87 @@ def cited(text: str) -> Iterator[str]:
 PREFIXES = frozenset({"API", "CAT", "CMP", "CTX", "EVT", "LLM", "SES", "TOL"})
 
 
-def _specific(module: str, users: int) -> float:
-    """Steps rather than a curve: one more import somewhere must not reorder the index."""
-    weight = next(value for most, value in ((2, 1.0), (5, 0.6), (12, 0.3), (30, 0.1), (10**6, 0.03)) if users <= most)
-    if module.startswith("holdfast.schema.") or module.endswith(".errors"):
-        weight *= 0.3
-    return weight * 0.1 if ".generated." in module else weight
-
-
 # -- the index ---------------------------------------------------------------------------------------------------------
 
 
-def rank(rules: list[Rule], tests: list[Test], sources: Sources) -> dict[str, list[str]]:
-    """The modules to read for each rule, the most specific first.
+def modules_of(rule: Rule, tests: Iterable[Test], sources: Sources) -> list[str]:
+    """The modules to read for a rule, the most telling first. Nothing but the rule, its section, its own tests and the
+    modules decides: a test of another rule changes nothing here."""
+    wanted = words(rule.text)
+    scores: dict[str, float] = defaultdict(float)
+    for place, module in enumerate(rule.code):
+        scores[module] += 2 - 0.2 * min(place, 5)
+    for handler in handlers_of(rule, sources):
+        scores[handler] += 2
+    for test in tests:
+        for module in test.modules:
+            own = 0.0 if _is_general(module) else 0.5 if rule.code and module not in rule.code else 1.0
+            scores[module] += own / len(test.rules)
+    likeness = {}
+    for module in scores:
+        likeness[module] = sources.likeness(module, wanted)
+        if rule.code and module not in rule.code:
+            likeness[module] *= 0.5
+        if _is_general(module) and module not in rule.code[:1]:
+            likeness[module] *= 0.5
+    found = [module for module in scores if "__init__" not in sources.paths[module]]
+    found.sort(key=lambda module: (-min(scores[module], 4.0) - likeness[module], module))
+    return [sources.paths[module] for module in dict.fromkeys([*rule.named, *found])][:MODULES_SHOWN]
 
-    A test that cites many rules says less about each. What the rules of a section have in common, or a `Code:` line,
-    decides where a rule's own tests use nothing but the runtime."""
-    evidence: dict[str, Scores] = {rule.id: defaultdict(float) for rule in rules}
+
+def handlers_of(rule: Rule, sources: Sources) -> Iterator[str]:
+    """The modules that answer the endpoints of a rule."""
+    for path in ROUTE.findall(rule.text):
+        if handler := sources.handlers.get(_without_names(path).rstrip("/.…")):
+            yield handler
+    if METHOD.search(rule.text):
+        yield from (module for module in rule.code if module.startswith("holdfast.server."))
+
+
+def _is_general(module: str) -> bool:
+    """Whether it holds records, errors or declarations, which many rules speak of and few are about."""
+    return module.startswith(("holdfast.schema.", "holdfast.protocol.")) or module.endswith(".errors")
+
+
+def most_telling(rule: Rule, tests: Iterable[Test], weights: dict[str, float]) -> list[Test]:
+    """The tests whose words are most like the rule's, and that cite few others; at least one that uses only public
+    surfaces, if there is any."""
+    wanted = words(rule.text)
+
+    def score(test: Test) -> tuple[float, str, str]:
+        likeness = sum(weights.get(word, 0.0) for word in test.words & wanted)
+        return -round(likeness + 8 / len(test.rules), 1), test.file, test.name
+
+    ordered = sorted(tests, key=score)
+    shown = ordered[:TESTS_SHOWN]
+    outside = [test for test in ordered if test.file.startswith(("outside/", "cli/"))]
+    return shown if not outside or outside[0] in shown else [*shown[:-1], outside[0]]
+
+
+def render(rules: list[Rule], tests: list[Test], sources: Sources) -> str:
+    citing: defaultdict[str, list[Test]] = defaultdict(list)
     for test in tests:
         for id in test.rules:
-            for module, weight in test.modules.items():
-                evidence[id][module] += weight / len(test.rules)
-    sections: dict[tuple[str, str], Scores] = defaultdict(lambda: defaultdict(float))
-    for rule in rules:
-        own = evidence[rule.id]
-        for module in own:
-            own[module] = min(own[module], 1.5)
-        for path in ROUTE.findall(rule.text):
-            if handler := sources.handlers.get(_without_names(path).rstrip("/.…")):
-                own[handler] += 0.6
-        for path in NAMED.findall(rule.text):
-            if named := sources.ending(path):
-                own[named] += 5
-        for module, weight in own.items():
-            sections[rule.file, rule.section][module] += min(weight, 1.0)
-    sizes = Counter((rule.file, rule.section) for rule in rules)
-    ranked = {}
-    for rule in rules:
-        common = sections[rule.file, rule.section]
-        scores = {module: 0.6 * weight / sizes[rule.file, rule.section] for module, weight in common.items()}
-        if rule.code:
-            scores = {module: 0.4 - 0.05 * place for place, module in enumerate(rule.code)}
-        for module, weight in evidence[rule.id].items():
-            scores[module] = scores.get(module, 0) + weight
-        best = sorted((-score, module) for module, score in scores.items() if "__init__" not in sources.paths[module])
-        ranked[rule.id] = [sources.paths[module] for score, module in best[:MODULES_SHOWN] if score <= 0.2 * best[0][0]]
-    return ranked
-
-
-def render(rules: list[Rule], tests: list[Test], modules: dict[str, list[str]]) -> str:
-    citing: defaultdict[str, list[Test]] = defaultdict(list)
-    for test in sorted(tests, key=lambda test: (len(test.rules), test.file, test.name)):
-        for id in test.rules:
             citing[id].append(test)
+    uses = Counter(word for rule in rules for word in words(rule.text))
+    weights = {word: rarity(count) for word, count in uses.items()}
     lines = [
         "# Index of the rules",
         "",
-        "From a rule to its text, the modules to read first and the tests that cite it, the most specific first.",
+        "From a rule to its text, the modules to read first and the tests that cite it, the most telling first.",
         "Written by `make generate`; paths of modules are below `src/holdfast/`, of tests below `tests/`.",
+        "The modules are derived from what is written, not from what runs: a place to start, not a proof.",
     ]
     links: set[str] = set()
     for file in dict.fromkeys(rule.file for rule in rules):
         lines += ["", f"## {file}", "", "| rule | modules | tests |", "| --- | --- | --- |"]
         for rule in sorted(rule for rule in rules if rule.file == file and citing[rule.id]):
-            shown = most_telling(citing[rule.id])
-            names = [f"[{test.file}]::{test.name}" for test in shown]
+            shown = most_telling(rule, citing[rule.id], weights)
+            files = list(dict.fromkeys(test.file for test in shown))
+            names = [f"[{file}]{', '.join(f'::{test.name}' for test in shown if test.file == file)}" for file in files]
             if more := len(citing[rule.id]) - len(shown):
                 names.append(f"{more} more")
-            found = modules[rule.id]
+            found = modules_of(rule, citing[rule.id], sources)
             lines.append(f"| {_link(rule)} | {', '.join(f'[{path}]' for path in found)} | {', '.join(names)} |")
             links |= {f"[{path}]: ../../src/holdfast/{path}" for path in found}
             links |= {f"[{test.file}]: ../../tests/{test.file}" for test in shown}
@@ -321,13 +398,6 @@ def render(rules: list[Rule], tests: list[Test], modules: dict[str, list[str]]) 
         reason = NOT_BUILT.search(rule.text)
         lines.append(f"| {_link(rule)} | {reason[1] if reason else 'No test cites it.'} |")
     return "\n".join([*lines, "", *sorted(links), ""])
-
-
-def most_telling(tests: list[Test]) -> list[Test]:
-    """The first few; among them one that uses only public surfaces, if there is any."""
-    shown = tests[:TESTS_SHOWN]
-    outside = [test for test in tests if test.file.startswith(("outside/", "cli/"))]
-    return shown if not outside or outside[0] in shown else [*shown[:-1], outside[0]]
 
 
 def _link(rule: Rule) -> str:

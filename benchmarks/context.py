@@ -61,16 +61,17 @@ _VALUE = JsonCodec(dict[str, str])
 class Committer:
     """The commits of a drain, without a lease."""
 
-    def __init__(self, log: EventLog, database: SqliteDatabase, session_id: str) -> None:
+    def __init__(self, log: EventLog, database: SqliteDatabase, session_id: str, location: Location) -> None:
         self._log = log
         self._database = database
         self._session_id = session_id
+        self._location = location
 
     async def publish(
-        self, *payloads: Record, location: Location, before: Sequence[Statement] = (), local: Sequence[Statement] = ()
+        self, *payloads: Record, before: Sequence[Statement] = (), local: Sequence[Statement] = ()
     ) -> Committed:
         if payloads:
-            return await self._log.publish(*payloads, location=location, before=before, local=local)
+            return await self._log.publish(*payloads, location=self._location, before=before, local=local)
         return await self._database.submit(Unit(self._session_id, before=tuple(before), local=tuple(local)))
 
 
@@ -159,7 +160,7 @@ class Bench:
         )
         found = InstructionDiscovered(timestamp=0, session_id=id, location=self._location, paths=tuple(self._nested))
         await self._log.publish(SessionCreated(session_id=id, info=record), found)
-        epoch = await self._epochs.initialize(id, self._context(id), self._publisher(id), self._location)
+        epoch = await self._epochs.initialize(id, self._context(id), self._publisher(id))
         assert len(epoch.snapshot) == PLAIN + 5, list(epoch.snapshot)
         self._current[id] = epoch
         return id
@@ -167,9 +168,7 @@ class Bench:
     async def boundary(self, session_id: str) -> bool:
         """Whether the model had to be told something."""
         epoch = self._current[session_id]
-        prepared = await self._epochs.prepare(
-            epoch, self._context(session_id), self._publisher(session_id), self._location
-        )
+        prepared = await self._epochs.prepare(epoch, self._context(session_id), self._publisher(session_id))
         self._current[session_id] = prepared
         return prepared is not epoch
 
@@ -181,7 +180,7 @@ class Bench:
         return combine((self._registry.compose(), model(MODEL), self._told.context(session_id)))
 
     def _publisher(self, session_id: str) -> Committer:
-        return Committer(self._log, self._database, session_id)
+        return Committer(self._log, self._database, session_id, self._location)
 
 
 async def _nothing() -> list[InstructionFile]:

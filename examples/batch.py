@@ -11,20 +11,10 @@ from pathlib import Path
 
 import click
 
-from holdfast import ActivityFailed, ApiError, Holdfast, Location, ModelRef, PromptInput, check_outcome
-from holdfast.schema.session_message import AssistantMessage, TextPart
+from holdfast import ActivityFailed, ApiError, Holdfast
 
-MODEL = ModelRef(provider_id="demo", id="echo")
+MODEL = "demo/echo"
 AT_ONCE = 4
-
-
-async def ask(hf: Holdfast, directory: Path, question: str) -> str:
-    session = await hf.sessions.create(model=MODEL, location=Location(directory=str(directory.resolve())))
-    await hf.sessions.prompt(session.id, prompt=PromptInput(text=question))
-    check_outcome(await hf.sessions.outcome(session.id))
-    newest = (await hf.sessions.messages(session.id, limit=1)).items[0]
-    assert isinstance(newest, AssistantMessage)
-    return "".join(part.text for part in newest.content if isinstance(part, TextPart))
 
 
 async def main(directories: list[Path], question: str) -> int:
@@ -35,7 +25,7 @@ async def main(directories: list[Path], question: str) -> int:
     async def work(directory: Path) -> None:
         async with slots:
             try:
-                answers[directory] = await ask(hf, directory, question)
+                answers[directory] = (await hf.run(question, model=MODEL, directory=directory)).text
             except (ActivityFailed, ApiError) as error:
                 failures[directory] = str(error)
         bar.update(1)

@@ -8,10 +8,7 @@
 
 from fastapi import FastAPI, HTTPException
 
-from holdfast import ActivityFailed, Holdfast, ModelRef, PromptInput, asgi, check_outcome
-from holdfast.schema.session_message import AssistantMessage, TextPart
-
-MODEL = ModelRef(provider_id="demo", id="echo")
+from holdfast import ActivityFailed, Holdfast, asgi
 
 hf = Holdfast()
 agent = asgi(hf)  # `password=` asks every request for one, `hosts=` lists the names it answers to
@@ -21,14 +18,8 @@ app.mount("/agent", agent)
 
 @app.get("/ask")
 async def ask(question: str) -> dict[str, str]:
-    session = await hf.sessions.create(model=MODEL)
-    await hf.sessions.prompt(session.id, prompt=PromptInput(text=question))
     try:
-        outcome = check_outcome(await hf.sessions.outcome(session.id))
+        answer = await hf.run(question, model="demo/echo")
     except ActivityFailed as error:
         raise HTTPException(status_code=502, detail=str(error)) from error
-    assert outcome.message_id is not None
-    answer = await hf.sessions.message(session.id, message_id=outcome.message_id)
-    assert isinstance(answer, AssistantMessage)
-    text = "".join(part.text for part in answer.content if isinstance(part, TextPart))
-    return {"session": session.id, "answer": text}
+    return {"session": answer.session.id, "answer": answer.text}

@@ -10,10 +10,8 @@ import asyncio
 import os
 from pathlib import Path
 
-from holdfast import Holdfast, ModelRef, PromptInput, ToolContext, ToolFailure, check_outcome
-from holdfast.schema.session_message import AssistantMessage, TextPart
+from holdfast import Holdfast, ToolContext, ToolFailure
 
-MODEL = ModelRef(provider_id="demo", id="scripted")
 SCRIPT = {"HOLDFAST_SCRIPT": str(Path(__file__).with_name("own_tool.json"))}
 TICKETS = {7: "The export button is hidden on small screens."}
 
@@ -25,19 +23,15 @@ async def main() -> None:
         async def ticket(number: int, context: ToolContext) -> str:
             """Look up a ticket.
 
-            number: The number of the ticket.
+            Args:
+                number: The number of the ticket.
             """
             print(f"[{context.tool_call_id}] looking up ticket {number}")
             if number not in TICKETS:
                 raise ToolFailure(f"There is no ticket {number}.")  # the model reads this and can go on
             return TICKETS[number]
 
-        session = await hf.sessions.create(model=MODEL)
-        await hf.sessions.prompt(session.id, prompt=PromptInput(text="What is ticket 7 about?"))
-        check_outcome(await hf.sessions.outcome(session.id))
-        newest = (await hf.sessions.messages(session.id, limit=1)).items[0]
-        assert isinstance(newest, AssistantMessage)
-        print("".join(part.text for part in newest.content if isinstance(part, TextPart)))
+        print((await hf.run("What is ticket 7 about?", model="demo/scripted")).text)
 
 
 asyncio.run(main())

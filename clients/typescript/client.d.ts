@@ -61,10 +61,16 @@ export interface SessionsOperations {
   switchAgent(input: { sessionID: string; agent: string }, options?: CallOptions): Promise<void>
   /** Switch the model, from the next turn on. Selecting the current model has no effect. Fails with SessionNotFoundError. */
   switchModel(input: { sessionID: string; model: ModelInput }, options?: CallOptions): Promise<void>
-  /** Admit a prompt durably and wake the Session, unless `resume` is false. Fails with ConflictError, SessionNotFoundError. */
-  prompt(input: { sessionID: string; prompt: PromptInput; id?: string | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
-  /** Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its template need permission like those of an agent. A caller that disconnects before the admission ends it. Fails with CommandNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError. */
-  command(input: { sessionID: string; command: string; id?: string | null | undefined; arguments?: string | null | undefined; files?: readonly FileInput[] | null | undefined; agents?: readonly AgentInput[] | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
+  /** Admit a prompt durably and wake the Session, unless `resume` is false. With `resolve`, mentions in its text are attached; a file that needs permission is asked for, and a caller that disconnects meanwhile ends it. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError. */
+  prompt(input: { sessionID: string; id?: string | null | undefined; prompt?: PromptInput | null | undefined; text?: string | null | undefined; files?: readonly FileInput[] | null | undefined; agents?: readonly AgentInput[] | null | undefined; skills?: readonly SkillInput[] | null | undefined; metadata?: Record<string, unknown> | null | undefined; system?: string | null | undefined; tools?: Record<string, boolean> | null | undefined; format?: TextFormat | JsonFormat | null | undefined; agent?: string | null | undefined; model?: ModelInput | null | undefined; variant?: string | null | undefined; noReply?: boolean | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined; resolve?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
+  /** Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its template need permission like those of an agent. A caller that disconnects before the admission ends it. The command's own agent and model come before those of the call, and apply to this prompt only. Fails with CommandNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError. */
+  command(input: { sessionID: string; command: string; id?: string | null | undefined; arguments?: string | null | undefined; agent?: string | null | undefined; model?: ModelInput | null | undefined; files?: readonly FileInput[] | null | undefined; agents?: readonly AgentInput[] | null | undefined; skills?: readonly SkillInput[] | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
+  /** Admit a skill as a prompt without a text and wake the Session, unless `resume` is false. Fails with SkillNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError. */
+  skill(input: { sessionID: string; skill: string; id?: string | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<void>
+  /** Run a command in the Session's directory once the Session is idle, and return when it has ended. Command and output become a message; no turn is taken. It needs permission like the `bash` calls of the Session's agent. Fails with ForbiddenError, ConflictError, ServiceUnavailableError, SessionNotFoundError. */
+  shell(input: { sessionID: string; command: string; id?: string | null | undefined }, options?: CallOptions): Promise<void>
+  /** Admit text that a program adds to the conversation and wake the Session, unless `resume` is false. The model reads it as a message of the user. Fails with ConflictError, SessionNotFoundError. */
+  synthetic(input: { sessionID: string; text: string; id?: string | null | undefined; description?: string | null | undefined; metadata?: Record<string, unknown> | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
   /** Summarise older history now, without a turn. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError. */
   compact(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** Wait until the Session is idle and every prompt that should start it has been handled. Fails with ServiceUnavailableError, SessionNotFoundError. */
@@ -75,6 +81,8 @@ export interface SessionsOperations {
   clearRevert(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** Remove everything after the staged message from the conversation. Fails with SessionNotFoundError. */
   commitRevert(input: { sessionID: string }, options?: CallOptions): Promise<void>
+  /** Create a Session that shares this one's conversation: before a message, or all of it that is complete. Fails with MessageNotFoundError, SessionNotFoundError. */
+  fork(input: { sessionID: string; boundary: ForkBefore | ForkThrough }, options?: CallOptions): Promise<Session>
   /** The messages selected as model history, oldest first. Fails with UnknownError, SessionNotFoundError. */
   context(input: { sessionID: string }, options?: CallOptions): Promise<readonly SessionMessage[]>
   /** A finite page of durable events after a sequence. Fails with SessionNotFoundError. */
@@ -87,6 +95,20 @@ export interface SessionsOperations {
   message(input: { sessionID: string; messageID: string }, options?: CallOptions): Promise<SessionMessage>
   /** A page of messages, newest first unless asked otherwise. Fails with InvalidCursorError, UnknownError, SessionNotFoundError. */
   messages(input: { sessionID: string; limit?: number | null | undefined; order?: "asc" | "desc" | null | undefined; cursor?: string | null | undefined }, options?: CallOptions): Promise<Page<SessionMessage>>
+  /** Admitted inputs that are not part of the conversation yet, oldest first. Fails with SessionNotFoundError. */
+  inbox(input: { sessionID: string }, options?: CallOptions): Promise<readonly InboxInput[]>
+  /** Withdraw a pending input. A promoted or withdrawn input is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError. */
+  cancelInput(input: { sessionID: string; inboxID: string }, options?: CallOptions): Promise<void>
+  /** Let a queued input join at the next safe boundary, and wake the Session. Any other input is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError. */
+  steerInput(input: { sessionID: string; inboxID: string }, options?: CallOptions): Promise<void>
+  /** Let a pending steer wait until the Session would go idle. Any other input is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError. */
+  queueInput(input: { sessionID: string; inboxID: string }, options?: CallOptions): Promise<void>
+  /** The instruction entries of a Session: facts that its model is told, ordered by key. Fails with SessionNotFoundError. */
+  instructions(input: { sessionID: string }, options?: CallOptions): Promise<readonly InstructionEntry[]>
+  /** Add an instruction entry or replace its value, any JSON. The model is told before its next turn. Fails with ConflictError, InstructionEntryValueTooLargeError, SessionNotFoundError. */
+  putInstruction(input: { sessionID: string; key: string; value: unknown }, options?: CallOptions): Promise<void>
+  /** Remove an instruction entry, if it exists. The model is told before its next turn. Fails with SessionNotFoundError. */
+  removeInstruction(input: { sessionID: string; key: string }, options?: CallOptions): Promise<void>
   /** Unfinished work of Sessions that no process executes: its progress, since when, and what happens next. */
   interrupted(input?: { directory?: string | null | undefined }, options?: CallOptions): Promise<readonly InterruptedActivity[]>
   /** Admitted inputs that are not part of the conversation yet, oldest first. Fails with SessionNotFoundError. */
@@ -115,6 +137,8 @@ export interface SessionsOperations {
   undoCompaction(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** The System Context of a Session: its baseline, its sources and later changes. Fails with UnknownError, SessionNotFoundError. */
   requestContext(input: { sessionID: string }, options?: CallOptions): Promise<RequestContextView>
+  /** One answer of the Session's model on the settled history, without tools; nothing is added to the conversation. A caller that disconnects ends it. Fails with ServiceUnavailableError, SessionNotFoundError. */
+  generate(input: { sessionID: string; prompt: string }, options?: CallOptions): Promise<Generated>
   /** The model's to-do list. Fails with SessionNotFoundError. */
   todos(input: { sessionID: string }, options?: CallOptions): Promise<readonly Todo[]>
 }
@@ -272,6 +296,7 @@ export interface Admission {
   readonly delivery: "queue" | "steer"
   readonly timeCreated: number
   readonly promotedSeq?: number
+  readonly type?: "synthetic"
 }
 
 export interface Agent {
@@ -296,6 +321,7 @@ export interface AgentAttachment {
 export interface AgentInput {
   readonly name: string
   readonly source?: Source
+  readonly mention?: Source
 }
 
 export interface AgentSwitched {
@@ -341,6 +367,8 @@ export interface AssistantMessage {
   readonly cost?: number
   readonly tokens?: Tokens
   readonly error?: SessionMessageUnknownError
+  readonly structured?: unknown
+  readonly rejected?: string
 }
 
 export interface Attempt {
@@ -387,6 +415,11 @@ export interface CheckpointInfo {
   readonly replaced: readonly string[]
   readonly tokensBefore: number
   readonly tokensAfter: number
+}
+
+export interface CommandCall {
+  readonly command: string
+  readonly arguments: string
 }
 
 export interface CommandInfo {
@@ -566,6 +599,32 @@ export interface FileInput {
   readonly name?: string
   readonly description?: string
   readonly source?: Source
+  readonly mention?: Source
+}
+
+export interface Fork {
+  readonly sessionID: string
+  readonly boundary: ForkBoundary
+  readonly rootID: string
+  readonly throughSeq: number
+}
+
+export interface ForkBefore {
+  readonly type: "before"
+  readonly messageID: string
+}
+
+export interface ForkBoundary {
+  readonly type: "before" | "through"
+  readonly messageID: string
+}
+
+export interface ForkThrough {
+  readonly type: "through"
+}
+
+export interface Generated {
+  readonly text: string
 }
 
 export interface GitReference {
@@ -585,6 +644,33 @@ export interface Health {
 
 export interface Idle {
   readonly type: "idle"
+}
+
+export type InboxInput =
+  | InboxUser
+  | InboxSynthetic
+
+export interface InboxSynthetic {
+  readonly type: "synthetic"
+  readonly id: string
+  readonly sessionID: string
+  readonly timeCreated: number
+  readonly payload: SyntheticInput
+  readonly delivery: "queue" | "steer"
+}
+
+export interface InboxUser {
+  readonly type: "user"
+  readonly id: string
+  readonly sessionID: string
+  readonly timeCreated: number
+  readonly payload: Prompt
+  readonly delivery: "queue" | "steer"
+}
+
+export interface InstructionEntry {
+  readonly key: string
+  readonly value: unknown
 }
 
 export interface IntegrationConnectionUpdated {
@@ -615,6 +701,12 @@ export interface InterruptedActivity {
   readonly attempt?: number
   readonly messageID?: string
   readonly dispatched?: number
+}
+
+export interface JsonFormat {
+  readonly type: "json_schema"
+  readonly schema: Record<string, unknown>
+  readonly retryCount?: number
 }
 
 export interface KeyMethod {
@@ -668,6 +760,7 @@ export interface ModelCapabilities {
   readonly tools: boolean
   readonly input: readonly string[]
   readonly output: readonly string[]
+  readonly structured?: boolean
 }
 
 export interface ModelCost {
@@ -776,7 +869,14 @@ export interface Outcome {
   readonly type: "blocked" | "completed" | "failed" | "idle" | "interrupted" | "unfinished" | "waiting"
   readonly messageID?: string
   readonly error?: string
+  readonly code?: string
   readonly pending?: number
+}
+
+export interface OutputFormat {
+  readonly type: "json_schema"
+  readonly schema: Record<string, unknown>
+  readonly retryCount?: number
 }
 
 export type Part =
@@ -823,6 +923,7 @@ export interface PluginAdded {
 export interface PrefixBreakInfo {
   readonly seq: number
   readonly causes: readonly string[]
+  readonly plugins?: readonly string[]
 }
 
 export interface ProjectCopy {
@@ -838,6 +939,13 @@ export interface Prompt {
   readonly text: string
   readonly files?: readonly FileAttachment[]
   readonly agents?: readonly AgentAttachment[]
+  readonly skills?: readonly SkillAttachment[]
+  readonly metadata?: Record<string, unknown>
+  readonly options?: PromptOptions
+  readonly command?: CommandCall
+  readonly notes?: readonly string[]
+  readonly description?: string
+  readonly sent?: string
 }
 
 export interface PromptAdmitted {
@@ -846,12 +954,32 @@ export interface PromptAdmitted {
   readonly messageID: string
   readonly prompt: Prompt
   readonly delivery: "queue" | "steer"
+  readonly type?: "synthetic"
 }
 
 export interface PromptInput {
   readonly text: string
   readonly files?: readonly FileInput[]
   readonly agents?: readonly AgentInput[]
+  readonly skills?: readonly SkillInput[]
+  readonly metadata?: Record<string, unknown>
+  readonly system?: string
+  readonly tools?: Record<string, boolean>
+  readonly format?: TextFormat | JsonFormat
+  readonly agent?: string
+  readonly model?: ModelInput
+  readonly variant?: string
+  readonly noReply?: boolean
+}
+
+export interface PromptOptions {
+  readonly system?: string
+  readonly tools?: Record<string, boolean>
+  readonly format?: OutputFormat
+  readonly agent?: string
+  readonly model?: ModelRef
+  readonly variant?: string
+  readonly noReply?: boolean
 }
 
 export interface Prompted {
@@ -1012,6 +1140,7 @@ export interface ReferenceInfo {
   readonly description?: string
   readonly hidden?: boolean
   readonly source: LocalReference | GitReference
+  readonly problem?: string
 }
 
 export interface ReferenceUpdated {
@@ -1148,6 +1277,7 @@ export interface Session {
   readonly location: Location
   readonly subpath?: string
   readonly revert?: Revert
+  readonly fork?: Fork
 }
 
 export interface SessionActive {
@@ -1190,6 +1320,7 @@ export type SessionMessage =
 export interface SessionMessageUnknownError {
   readonly type: "unknown"
   readonly message: string
+  readonly code?: string
 }
 
 export interface SessionRecord {
@@ -1212,6 +1343,7 @@ export interface SessionRecord {
   readonly time: RecordTime
   readonly permission?: unknown
   readonly revert?: Revert
+  readonly fork?: Fork
 }
 
 export interface SessionStatus {
@@ -1230,11 +1362,19 @@ export interface SessionUpdated {
   readonly info: SessionRecord
 }
 
+export interface ShellDelta {
+  readonly timestamp: number
+  readonly sessionID: string
+  readonly callID: string
+  readonly delta: string
+}
+
 export interface ShellEnded {
   readonly timestamp: number
   readonly sessionID: string
   readonly callID: string
   readonly output: string
+  readonly exit?: number
 }
 
 export interface ShellMessage {
@@ -1245,6 +1385,7 @@ export interface ShellMessage {
   readonly callID: string
   readonly command: string
   readonly output: string
+  readonly exit?: number
 }
 
 export interface ShellStarted {
@@ -1255,12 +1396,25 @@ export interface ShellStarted {
   readonly command: string
 }
 
+export interface SkillAttachment {
+  readonly id: string
+  readonly name: string
+  readonly text: string
+  readonly source?: Source
+}
+
 export interface SkillInfo {
   readonly name: string
   readonly description?: string
   readonly slash?: boolean
   readonly location: string
   readonly content: string
+}
+
+export interface SkillInput {
+  readonly id: string
+  readonly source?: Source
+  readonly mention?: Source
 }
 
 export interface Source {
@@ -1283,6 +1437,8 @@ export interface StepEnded {
   readonly tokens: Tokens
   readonly snapshot?: string
   readonly files?: readonly string[]
+  readonly structured?: unknown
+  readonly rejected?: string
 }
 
 export interface StepFailed {
@@ -1290,6 +1446,8 @@ export interface StepFailed {
   readonly sessionID: string
   readonly assistantMessageID: string
   readonly error: SessionMessageUnknownError
+  readonly cost?: number
+  readonly tokens?: Tokens
 }
 
 export interface StepSnapshot {
@@ -1312,6 +1470,15 @@ export interface Synthetic {
   readonly sessionID: string
   readonly messageID: string
   readonly text: string
+  readonly description?: string
+  readonly metadata?: Record<string, unknown>
+  readonly delivery?: "queue" | "steer"
+}
+
+export interface SyntheticInput {
+  readonly text: string
+  readonly description?: string
+  readonly metadata?: Record<string, unknown>
 }
 
 export interface SyntheticMessage {
@@ -1321,6 +1488,7 @@ export interface SyntheticMessage {
   readonly metadata?: Record<string, unknown>
   readonly sessionID: string
   readonly text: string
+  readonly description?: string
 }
 
 export interface SystemMessage {
@@ -1350,6 +1518,10 @@ export interface TextEnded {
   readonly assistantMessageID: string
   readonly textID: string
   readonly text: string
+}
+
+export interface TextFormat {
+  readonly type: "text"
 }
 
 export interface TextPart {
@@ -1537,6 +1709,9 @@ export interface UserMessage {
   readonly text: string
   readonly files?: readonly FileAttachment[]
   readonly agents?: readonly AgentAttachment[]
+  readonly skills?: readonly SkillAttachment[]
+  readonly options?: PromptOptions
+  readonly command?: CommandCall
 }
 
 export interface WaitInfo {
@@ -1615,6 +1790,7 @@ export interface LiveEventData {
   readonly "session.idle": SessionIdle
   readonly "session.next.compaction.delta": CompactionDelta
   readonly "session.next.reasoning.delta": ReasoningDelta
+  readonly "session.next.shell.delta": ShellDelta
   readonly "session.next.text.delta": TextDelta
   readonly "session.next.tool.input.delta": ToolInputDelta
   readonly "session.status": SessionStatus
@@ -1671,6 +1847,15 @@ export interface ForbiddenError extends Error {
   readonly status: 403
 }
 export declare function isForbiddenError(error: unknown): error is ForbiddenError
+
+export interface InstructionEntryValueTooLargeError extends Error {
+  readonly _tag: "InstructionEntryValueTooLargeError"
+  readonly message: string
+  readonly actualBytes: number
+  readonly maxBytes: number
+  readonly status: 413
+}
+export declare function isInstructionEntryValueTooLargeError(error: unknown): error is InstructionEntryValueTooLargeError
 
 export interface InvalidCursorError extends Error {
   readonly _tag: "InvalidCursorError"
@@ -1759,6 +1944,14 @@ export interface SessionNotFoundError extends Error {
 }
 export declare function isSessionNotFoundError(error: unknown): error is SessionNotFoundError
 
+export interface SkillNotFoundError extends Error {
+  readonly _tag: "SkillNotFoundError"
+  readonly message: string
+  readonly skill: string
+  readonly status: 404
+}
+export declare function isSkillNotFoundError(error: unknown): error is SkillNotFoundError
+
 export interface UnauthorizedError extends Error {
   readonly _tag: "UnauthorizedError"
   readonly message: string
@@ -1779,6 +1972,7 @@ export type ApiError =
   | CommandNotFoundError
   | ConflictError
   | ForbiddenError
+  | InstructionEntryValueTooLargeError
   | InvalidCursorError
   | InvalidRequestError
   | MessageNotFoundError
@@ -1790,5 +1984,6 @@ export type ApiError =
   | QuestionNotFoundError
   | ServiceUnavailableError
   | SessionNotFoundError
+  | SkillNotFoundError
   | UnauthorizedError
   | UnknownError

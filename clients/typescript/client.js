@@ -6,6 +6,7 @@ export { ClientError, basicAuthorization, follow, isClientError } from "./runtim
 export const isCommandNotFoundError = (error) => error?._tag === "CommandNotFoundError"
 export const isConflictError = (error) => error?._tag === "ConflictError"
 export const isForbiddenError = (error) => error?._tag === "ForbiddenError"
+export const isInstructionEntryValueTooLargeError = (error) => error?._tag === "InstructionEntryValueTooLargeError"
 export const isInvalidCursorError = (error) => error?._tag === "InvalidCursorError"
 export const isInvalidRequestError = (error) => error?._tag === "InvalidRequestError"
 export const isMessageNotFoundError = (error) => error?._tag === "MessageNotFoundError"
@@ -17,6 +18,7 @@ export const isPtyNotFoundError = (error) => error?._tag === "PtyNotFoundError"
 export const isQuestionNotFoundError = (error) => error?._tag === "QuestionNotFoundError"
 export const isServiceUnavailableError = (error) => error?._tag === "ServiceUnavailableError"
 export const isSessionNotFoundError = (error) => error?._tag === "SessionNotFoundError"
+export const isSkillNotFoundError = (error) => error?._tag === "SkillNotFoundError"
 export const isUnauthorizedError = (error) => error?._tag === "UnauthorizedError"
 export const isUnknownError = (error) => error?._tag === "UnknownError"
 
@@ -40,19 +42,30 @@ export function createClient(options) {
       get: call({ method: "GET", path: "/api/session/{sessionID}", shape: "data", errors: [400, 401, 404] }),
       switchAgent: call({ method: "POST", path: "/api/session/{sessionID}/agent", shape: "void", errors: [400, 401, 404], payload: ["agent"] }),
       switchModel: call({ method: "POST", path: "/api/session/{sessionID}/model", shape: "void", errors: [400, 401, 404], payload: ["model"] }),
-      prompt: call({ method: "POST", path: "/api/session/{sessionID}/prompt", shape: "data", errors: [400, 401, 404, 409], payload: ["prompt", "id", "delivery", "resume"] }),
-      command: call({ method: "POST", path: "/api/session/{sessionID}/command", shape: "data", errors: [400, 401, 404, 409, 503], payload: ["command", "id", "arguments", "files", "agents", "delivery", "resume"] }),
+      prompt: call({ method: "POST", path: "/api/session/{sessionID}/prompt", shape: "data", errors: [400, 401, 404, 409, 503], headers: {"x-holdfast-checked":"1"}, payload: ["id", "prompt", "text", "files", "agents", "skills", "metadata", "system", "tools", "format", "agent", "model", "variant", "noReply", "delivery", "resume", "resolve"] }),
+      command: call({ method: "POST", path: "/api/session/{sessionID}/command", shape: "data", errors: [400, 401, 404, 409, 503], payload: ["command", "id", "arguments", "agent", "model", "files", "agents", "skills", "delivery", "resume"] }),
+      skill: call({ method: "POST", path: "/api/session/{sessionID}/skill", shape: "void", errors: [400, 401, 404, 409, 503], payload: ["skill", "id", "resume"] }),
+      shell: call({ method: "POST", path: "/api/session/{sessionID}/shell", shape: "void", errors: [400, 401, 403, 404, 409, 503], payload: ["command", "id"] }),
+      synthetic: call({ method: "POST", path: "/api/session/{sessionID}/synthetic", shape: "data", errors: [400, 401, 404, 409], payload: ["text", "id", "description", "metadata", "delivery", "resume"] }),
       compact: call({ method: "POST", path: "/api/session/{sessionID}/compact", shape: "void", errors: [400, 401, 404, 409, 503] }),
       wait: call({ method: "POST", path: "/api/session/{sessionID}/wait", shape: "void", errors: [400, 401, 404, 503] }),
       stageRevert: call({ method: "POST", path: "/api/session/{sessionID}/revert/stage", shape: "data", errors: [400, 401, 404, 500], payload: ["messageID", "files"] }),
       clearRevert: call({ method: "POST", path: "/api/session/{sessionID}/revert/clear", shape: "void", errors: [400, 401, 404, 500] }),
       commitRevert: call({ method: "POST", path: "/api/session/{sessionID}/revert/commit", shape: "void", errors: [400, 401, 404] }),
+      fork: call({ method: "POST", path: "/api/session/{sessionID}/fork", shape: "data", errors: [400, 401, 404], payload: ["boundary"] }),
       context: call({ method: "GET", path: "/api/session/{sessionID}/context", shape: "data", errors: [400, 401, 404, 500] }),
       history: call({ method: "GET", path: "/api/session/{sessionID}/history", shape: "history", errors: [400, 401, 404], query: ["limit", "after"] }),
       events: call({ method: "GET", path: "/api/session/{sessionID}/event", shape: "stream", errors: [400, 401, 404], query: ["after", "live", "replay"] }),
       interrupt: call({ method: "POST", path: "/api/session/{sessionID}/interrupt", shape: "void", errors: [400, 401, 404] }),
       message: call({ method: "GET", path: "/api/session/{sessionID}/message/{messageID}", shape: "data", errors: [400, 401, 404] }),
       messages: call({ method: "GET", path: "/api/session/{sessionID}/message", shape: "page", errors: [400, 401, 404, 500], query: ["limit", "order", "cursor"] }),
+      inbox: call({ method: "GET", path: "/api/session/{sessionID}/inbox", shape: "data", errors: [400, 401, 404] }),
+      cancelInput: call({ method: "DELETE", path: "/api/session/{sessionID}/inbox/{inboxID}", shape: "void", errors: [400, 401, 404, 409] }),
+      steerInput: call({ method: "POST", path: "/api/session/{sessionID}/inbox/{inboxID}/steer", shape: "void", errors: [400, 401, 404, 409] }),
+      queueInput: call({ method: "POST", path: "/api/session/{sessionID}/inbox/{inboxID}/queue", shape: "void", errors: [400, 401, 404, 409] }),
+      instructions: call({ method: "GET", path: "/api/session/{sessionID}/instructions/entries", shape: "data", errors: [400, 401, 404] }),
+      putInstruction: call({ method: "PUT", path: "/api/session/{sessionID}/instructions/entries/{key}", shape: "void", errors: [400, 401, 404, 409, 413], payload: ["value"] }),
+      removeInstruction: call({ method: "DELETE", path: "/api/session/{sessionID}/instructions/entries/{key}", shape: "void", errors: [400, 401, 404] }),
       interrupted: call({ method: "GET", path: "/api/session/interrupted", shape: "data", errors: [400, 401], query: ["directory"] }),
       pending: call({ method: "GET", path: "/api/session/{sessionID}/pending", shape: "data", errors: [400, 401, 404] }),
       withdraw: call({ method: "DELETE", path: "/api/session/{sessionID}/pending/{messageID}", shape: "void", errors: [400, 401, 404, 409] }),
@@ -67,6 +80,7 @@ export function createClient(options) {
       checkpoint: call({ method: "GET", path: "/api/session/{sessionID}/checkpoint", shape: "data", errors: [400, 401, 404] }),
       undoCompaction: call({ method: "POST", path: "/api/session/{sessionID}/checkpoint/undo", shape: "void", errors: [400, 401, 404, 409] }),
       requestContext: call({ method: "GET", path: "/api/session/{sessionID}/request-context", shape: "data", errors: [400, 401, 404, 500] }),
+      generate: call({ method: "POST", path: "/api/session/{sessionID}/generate", shape: "data", errors: [400, 401, 404, 503], payload: ["prompt"] }),
       todos: call({ method: "GET", path: "/api/session/{sessionID}/todo", shape: "data", errors: [400, 401, 404] }),
     },
     permissions: {

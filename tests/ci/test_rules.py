@@ -52,6 +52,8 @@ ROWS = [
 ]
 ANCHORED = '- **SES-001**<a id="ses-001"></a> [ref]'
 UNKNOWN = "SES-009"
+ENDS = "SES-004"
+MORE = INBOX.replace("SES-004", "SES-003").replace("SES-001..001", "SES-003")
 
 
 @pytest.fixture
@@ -84,6 +86,45 @@ def test_a_rule_leads_to_its_modules_and_tests(tree: Path) -> None:
     rows = [line for line in index if line.startswith(("| [SES", "[core"))]
     assert rows == ROWS
     assert ANCHORED in (tree / "docs/spec/sessions.md").read_text(encoding="utf-8")
+
+
+def modules(tree: Path) -> dict[str, str]:
+    """The modules of each rule, as the index shows them."""
+    assert rules(tree) == (0, "")
+    index = (tree / "docs/spec/index.md").read_text(encoding="utf-8").splitlines()
+    cells = [line.split(" | ") for line in index if line.startswith("| [SES") and line.count(" | ") == 2]
+    return {row[0][3:10]: row[1] for row in cells}
+
+
+def test_the_module_that_a_rule_names_comes_first(tree: Path) -> None:
+    named = SPEC.replace("A turn ends.", "A turn ends, as `core/inbox.py` says.")
+    (tree / "docs/spec/sessions.md").write_text(named, encoding="utf-8")
+    assert modules(tree)[ENDS] == "[core/inbox.py], [core/runner.py]"
+
+
+def test_of_the_modules_of_a_section_the_one_with_the_words_of_the_rule_comes_first(tree: Path) -> None:
+    both = SPEC.replace("Code: `core/runner.py`.", "Code: `core/runner.py`, `core/closing.py`.")
+    (tree / "docs/spec/sessions.md").write_text(both, encoding="utf-8")
+    text = '"""Ends a turn."""\n\n\ndef end_turn(turns):\n    return turns\n'
+    (tree / "src/holdfast/core/closing.py").write_text(text, encoding="utf-8")
+    assert modules(tree)[ENDS] == "[core/closing.py], [core/runner.py]"
+
+
+def test_a_new_test_changes_no_row_of_another_rule(tree: Path) -> None:
+    before = modules(tree)
+    (tree / "tests/core/test_more.py").write_text(MORE, encoding="utf-8")
+    after = modules(tree)
+    assert {id: after[id] for id in before} == before
+    assert len(after) == len(before) + 1
+
+
+def test_four_tests_are_shown_and_the_rest_is_counted(tree: Path) -> None:
+    many = "".join(f'def test_number_{number}():\n    """{ENDS}"""\n\n' for number in range(5))
+    (tree / "tests/core/test_more.py").write_text(many, encoding="utf-8")
+    assert rules(tree) == (0, "")
+    index = (tree / "docs/spec/index.md").read_text(encoding="utf-8").splitlines()
+    (row,) = [line for line in index if line.startswith(f"| [{ENDS}]")]
+    assert (row.count("::"), row.endswith(", 2 more |")) == (4, True)
 
 
 def test_a_renamed_test_makes_the_index_out_of_date(tree: Path) -> None:

@@ -345,15 +345,6 @@ def test_an_unknown_command_admits_nothing(holdfast: Machine) -> None:
     assert holdfast("sessions").out == ""
 
 
-def test_a_command_names_its_agent(holdfast: Machine) -> None:
-    """CAT-075: unless another one is asked for."""
-    holdfast.configure(command={"look": {"template": "look", "agent": "plan"}})
-    own = holdfast("run", "--model", "demo/echo", "--command", "look")
-    other = holdfast("run", "--model", "demo/echo", "--command", "look", "--agent", "build")
-
-    assert [holdfast.look(ran.session)[0].agent for ran in (own, other)] == ["plan", "build"]
-
-
 def test_a_terminal_that_goes_away_during_a_question_ends_the_run(asking: Machine) -> None:
     """SES-209: nobody waits for an answer that cannot come any more."""
     person = asking.at_terminal(*SCRIPTED)

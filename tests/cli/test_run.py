@@ -86,13 +86,14 @@ def test_a_mistake_is_one_readable_line(holdfast: Machine, arguments: tuple[str,
 
 
 def test_json_is_one_document_a_line(holdfast: Machine) -> None:
-    """API-117, API-201: the session, the receipt, then every event; nothing on standard error."""
+    """API-117, API-201, API-491: the session, the receipt, every event, the result; nothing on standard error."""
     ran = holdfast(*ECHO, "--json", "hello.txt")
     lines = [json.loads(line) for line in ran.out.splitlines()]
-    session, admission, *events = [line[line["type"]] for line in lines]
+    session, admission, *events, result = [line[line["type"]] for line in lines]
 
     assert (ran.code, ran.err) == (0, "")
-    assert [line["type"] for line in lines[:3]] == ["session", "admission", "event"]
+    assert [line["type"] for line in (*lines[:3], lines[-1])] == ["session", "admission", "event", "result"]
+    assert (result["sessionID"], result["outcome"]) == (session["id"], "completed")
     assert admission["sessionID"] == session["id"]
     assert events[-1]["data"] == {"sessionID": session["id"], "status": {"type": "idle"}}
     assert sum(event["type"] == "session.next.step.ended" for event in events) == 2

@@ -156,7 +156,7 @@ def test_a_prompt_can_be_one_long_word(here: Callable[..., Ran]) -> None:
     assert (ran.code, len(ran.out)) == (0, 300_001)
 
 
-@pytest.mark.parametrize("more", [("--standalone",), ("--command", "init")])
+@pytest.mark.parametrize("more", [("--standalone",), ("--sandbox", "off")])
 def test_attached_and_alone_exclude_each_other(here: Callable[..., Ran], more: tuple[str, ...]) -> None:
     """A usage error."""
     ran = here("run", "--attach", "http://127.0.0.1:1", *more, "x")

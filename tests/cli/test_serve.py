@@ -12,11 +12,12 @@ from collections.abc import Callable
 import httpx2
 import pytest
 from tests.cli.conftest import Machine, Ran, Server, finish, taken_port
+from tests.plain_http import NO_TLS
 
 
 def status(url: str, password: str | None = None, user: str = "opencode") -> int:
     auth = (user, password) if password is not None else None
-    return httpx2.get(f"{url}/api/health", auth=auth).status_code
+    return httpx2.get(f"{url}/api/health", auth=auth, verify=NO_TLS).status_code
 
 
 def test_a_password_is_generated_for_every_start(holdfast: Machine, serve: Callable[..., Server]) -> None:

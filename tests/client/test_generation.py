@@ -220,13 +220,11 @@ def test_inputs_are_flat_and_required_only_when_they_must_be() -> None:
     assert parameters(async_client.HealthGroup.get) == {"options": True}
     assert parameters(sessions.get) == {"session_id": False, "options": True}
     assert parameters(sessions.create) == optional
-    assert parameters(sessions.prompt) == {
+    assert parameters(sessions.command) == {
         "session_id": False,
-        "prompt": False,
-        "id": True,
-        "delivery": True,
-        "resume": True,
-        "options": True,
+        "command": False,
+        **dict.fromkeys(("id", "arguments", "agent", "model", "files", "agents", "skills"), True),
+        **dict.fromkeys(("delivery", "resume", "options"), True),
     }
 
 
@@ -291,7 +289,7 @@ def records(kind: Any, found: set[type[msgspec.Struct]]) -> set[type[msgspec.Str
 
 
 def test_public_records_are_plain_immutable_data() -> None:
-    """API-320: fields only, frozen, compared by value."""
+    """API-320: fields and values read from them only, frozen, compared by value."""
     public: set[type[msgspec.Struct]] = set()
     for operation in vars(operations).values():
         if isinstance(operation, Operation):
@@ -301,7 +299,7 @@ def test_public_records_are_plain_immutable_data() -> None:
         config = kind.__struct_config__
         assert (config.frozen, config.eq) == (True, True), kind
         own = {name for name in vars(kind) if not name.startswith("_")}
-        assert own <= {*kind.__struct_fields__, "status", "durable"}, kind
+        assert own <= {*kind.__struct_fields__, "status", "durable", "type", "text"}, kind
 
 
 def test_inputs_of_a_call_are_typed_by_their_channel() -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 import msgspec
@@ -120,6 +120,26 @@ async def new_session(runtime: Runtime, **options: Any) -> Session:
     )
 
 
+class Pair(NamedTuple):
+    """Two hosts on one database, each with a lock, a connection and a model of its own."""
+
+    a: ToolRuntime
+    b: ToolRuntime
+    model_a: ScriptedTransport
+    model_b: ScriptedTransport
+    session: Session
+
+
+@pytest.fixture
+async def pair(tmp_path: Path, project: Path) -> AsyncIterator[Pair]:
+    model_a, model_b = ScriptedTransport(), ScriptedTransport()
+    async with (
+        ToolRuntime(data=tmp_path / "data", directory=project, transport=model_a) as a,
+        ToolRuntime(data=tmp_path / "data", directory=project, transport=model_b) as b,
+    ):
+        yield Pair(a, b, model_a, model_b, await new_session(a))
+
+
 async def messages(runtime: Runtime, session_id: str) -> list[SessionMessage]:
     return [stored.decode() for stored in await runtime.sessions.messages(session_id, order="asc", limit=200)]
 
@@ -136,7 +156,8 @@ async def lease_of(runtime: Runtime, session_id: str) -> Lease:
     async def wanted() -> bool:
         return True
 
-    lease = await runtime._ownership.acquire(session_id, Interrupt(), wanted)
+    session = await runtime.sessions.get(session_id)
+    lease = await runtime._ownership.acquire(session_id, session.location, Interrupt(), wanted)
     assert lease is not None
     return lease
 

@@ -244,12 +244,17 @@ def test_only_what_needs_the_same_process_extends_the_client() -> None:
     assert isinstance(hf.tools, HostTools)
     assert own - set(vars(hf)) == {
         "application",
+        "ask",
         "config_schema",
         "default_model",
+        "on_permission",
+        "on_question",
         "rebuild",
         "refresh_models",
         "reload",
+        "run",
         "start_recovery",
+        "stream",
         "verify",
     }
     assert {"sessions", "tools", "tool", "context"} <= set(vars(hf))

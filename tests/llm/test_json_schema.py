@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.llm.json_schema import violation
+from holdfast.llm.json_schema import TOO_LONG, violation, violations
 
 CITY = {
     "type": "object",
@@ -71,6 +71,23 @@ TREE = {
         ({"oneOf": [{"type": "integer"}, {"minimum": 3}]}, 2, 4, "$: fits 2 alternatives where only one is allowed"),
         ({"allOf": [{"type": "integer"}, {"minimum": 3}]}, 4, 2, "$: is less than 3"),
         ({"not": {"type": "string"}}, 1, "a", "$: is what it must not be"),
+        ({"multipleOf": 5}, 10, 11, "$: is not a multiple of 5"),
+        ({"multipleOf": 0.1}, 0.3, 0.35, "$: is not a multiple of 0.1"),
+        ({"uniqueItems": True}, [1, "1", True, [1]], [{"a": 1}, {"a": 1.0}], "$: has the same item twice"),
+        ({"contains": {"type": "string"}}, [1, "a"], [1], "$: 0 items are of the kind of which there must be at least"),
+        ({"contains": {"type": "string"}, "minContains": 0}, [1], 0, ""),
+        ({"contains": {}, "maxContains": 1}, [1], [1, 2], "$: 2 items are of the kind of which there may be at most 1"),
+        ({"minProperties": 1}, {"a": 1}, {}, "$: has 0 properties, fewer than 1"),
+        ({"maxProperties": 1}, {"a": 1}, {"a": 1, "b": 2}, "$: has 2 properties, more than 1"),
+        ({"propertyNames": {"pattern": "^a"}}, {"ab": 1}, {"b": 1}, "$: the name 'b': does not match ^a"),
+        ({"dependentRequired": {"a": ["b"]}}, {"b": 1}, {"a": 1}, "$: 'b' is missing, which 'a' needs"),
+        ({"dependentSchemas": {"a": {"required": ["c"]}}}, {"b": 1}, {"a": 1}, "$: 'c' is missing"),
+        (
+            {"if": {"type": "string"}, "then": {"minLength": 2}, "else": {"minimum": 3}},
+            "ab",
+            2,
+            "$: is less than 3",
+        ),
         (TREE, {"children": [{"children": []}]}, {"children": [{"kids": 1}]}, "$.children[0]: 'kids' is not allowed"),
     ],
 )
@@ -95,6 +112,38 @@ def test_each_json_schema_keyword_is_validated(schema: dict[str, Any], good: Any
 def test_a_malformed_or_recursive_schema_forbids_nothing(schema: Any) -> None:
     """LLM-377: a schema that names itself ends, one that is malformed does not crash."""
     assert violation(schema, "text") is None
+
+
+def test_several_violations_are_named() -> None:
+    """LLM-433"""
+    assert violations(CITY, {"name": 1, "tags": [1, 2], "x": 0}) == [
+        "$.name: expected string, got number",
+        "$.tags[0]: expected string, got number",
+        "$.tags[1]: expected string, got number",
+        "$: 'x' is not allowed",
+    ]
+    assert len(violations({"items": {"type": "string"}}, [1] * 100)) == 5
+
+
+def test_a_value_that_takes_too_long_to_validate_is_not_valid() -> None:
+    """LLM-434: alternatives in alternatives multiply. For tools it counts as valid."""
+    schema: Any = {"type": "integer"}
+    for _ in range(20):
+        schema = {"anyOf": [schema, schema, {"type": "null"}]}
+    assert violations(schema, "x") == [TOO_LONG]
+    assert violation(schema, "x") is None
+    names = {"enum": [f"name {number}" for number in range(3_000)]}
+    assert violations({"items": names}, ["name 2999"] * 5_000) == [TOO_LONG]
+    patterns = {"items": {"pattern": "^(a|b|ab)*$"}}
+    assert violations(patterns, ["ab" * 200] * 1_000) == [TOO_LONG]
+
+
+def test_a_value_that_is_nested_too_deeply_is_not_valid() -> None:
+    """LLM-434"""
+    value: Any = []
+    for _ in range(3_000):
+        value = [value]
+    assert violations({"items": {"$ref": "#"}}, value) == ["$: is nested too deeply"]
 
 
 JSON = st.recursive(

@@ -21,7 +21,14 @@ from tests.llm.official_types import (
 )
 from tests.llm.support import KEY, PNG, WEATHER, conversations, requests_of
 
+from holdfast.llm.answer_format import AnswerFormat
 from holdfast.llm.model import Capabilities, Model
+from holdfast.llm.protocols.anthropic_messages import AnthropicMessages
+from holdfast.llm.protocols.base import WireProtocol
+from holdfast.llm.protocols.bedrock_converse import BedrockConverse
+from holdfast.llm.protocols.gemini import Gemini
+from holdfast.llm.protocols.openai_chat import OpenAIChat
+from holdfast.llm.protocols.openai_responses import OpenAIResponses
 from holdfast.llm.providers.amazon import bedrock_capabilities, bedrock_route
 from holdfast.llm.providers.anthropic import anthropic_capabilities, anthropic_route
 from holdfast.llm.providers.gateways import azure_model
@@ -218,6 +225,21 @@ COMBINED = ToolDefinition(
 )
 TOOLS = (WEATHER, ORDER, PLAIN, VARIANTS)
 ANSWER = {"type": "json", "name": "order", "schema": {**SCHEMA, "title": "Answer"}}
+PROTOCOLS: dict[str, WireProtocol] = {
+    protocol.id: protocol
+    for protocol in (OpenAIChat(), OpenAIResponses(), AnthropicMessages(), Gemini(), BedrockConverse())
+}
+FORMATS: dict[str, dict[str, Any]] = {
+    "object": SCHEMA,
+    "optional": {"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}, "b": {"enum": ["x", 1]}}},
+    "list": {"type": "array", "items": {"type": "string", "minLength": 1}},
+    "recursive": {
+        "type": "object",
+        "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
+        "required": ["next"],
+    },
+    "free": {"type": "object"},
+}
 FILE = {"type": "file", "uri": f"data:image/png;base64,{PNG}", "mime": "image/png", "name": "shot.png"}
 SIGNED: dict[str, dict[str, Any]] = {
     "anthropic": {"signature": "c2ln"},
@@ -405,8 +427,9 @@ def everywhere() -> Iterator[tuple[str, Request]]:
 
 def options(protocol: str) -> Iterator[tuple[str, Request]]:
     """What only some can express, or each in its own way."""
-    if protocol != "bedrock-converse":
-        yield "structured answer", make_request(prompt="hi", response_format=ANSWER)
+    yield "structured answer", make_request(prompt="hi", response_format=ANSWER)
+    for name, schema in FORMATS.items():
+        yield from formats(protocol, name, schema)
     if protocol != "openai-chat":
         pdf = MediaPart(media_type="application/pdf", data=PDF, filename="a_b.pdf")
         yield "pdf", make_request(messages=[user("read", pdf, pdf), assistant("yes"), user(pdf)])
@@ -421,6 +444,27 @@ def options(protocol: str) -> Iterator[tuple[str, Request]]:
             yield from _gemini()
         case "bedrock-converse":
             yield from _bedrock()
+
+
+def formats(protocol: str, name: str, schema: dict[str, Any]) -> Iterator[tuple[str, Request]]:
+    """LLM-427, LLM-430: in each way of asking."""
+    model = Model("m", "p", Route("r", PROTOCOLS[protocol], "https://example.org"))
+    able = model.replace(capabilities=Capabilities(native_json=True, native_json_with_tools=True))
+    for way, asked in {
+        "json mode": AnswerFormat(schema).ask(able, [WEATHER]),
+        "tool": AnswerFormat(schema).ask(model, [WEATHER]),
+        "only tool": AnswerFormat(schema).ask(model, []),
+        "free tool": AnswerFormat(schema).ask(model, [WEATHER], refused={"forced"}),
+    }.items():
+        yield (
+            f"format {name} {way}",
+            make_request(
+                prompt="hi",
+                tools=[*([] if way == "only tool" else [WEATHER]), *([asked.tool] if asked.tool else [])],
+                tool_choice=asked.tool_choice,
+                response_format=asked.response_format,
+            ),
+        )
 
 
 def asked(namespace: str, http: dict[str, Any] | None = None, **given: Any) -> Request:
@@ -659,7 +703,10 @@ def test_each_known_disagreement_is_one(known: Known) -> None:
             "output_config",
         ),
         ("gemini", "contents systemInstruction tools toolConfig generationConfig"),
-        ("bedrock-converse", "modelId messages system inferenceConfig toolConfig additionalModelRequestFields"),
+        (
+            "bedrock-converse",
+            "modelId messages system inferenceConfig toolConfig additionalModelRequestFields outputConfig",
+        ),
     ],
 )
 def test_the_requests_here_use_every_member_that_we_send(protocol: str, members: str) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from tests.llm.support import KEY, PNG, WEATHER, body, chat_model, claude, conversations, lowered
 
 from holdfast.llm import event as ev
-from holdfast.llm.errors import Answered, Diagnostics, LLMError
+from holdfast.llm.errors import LLMError
 from holdfast.llm.model import Model
 from holdfast.llm.request import (
     CacheHint,
@@ -162,28 +162,6 @@ def test_events_have_the_wire_names_of_their_fields() -> None:
         "reason": "stop",
         "usage": {"inputTokens": 3, "cacheReadInputTokens": 1},
     }
-
-
-def test_an_error_survives_json() -> None:
-    """LLM-007, LLM-090: also what a failed turn has used so far."""
-    error = LLMError(
-        "RateLimit",
-        "slow down",
-        kind="k",
-        classification="c",
-        retryable=True,
-        parameter="p",
-        usage=ev.Usage(input=5, cache_read=2),
-        tokens=(1, 2),
-        answered=Answered(
-            status=429,
-            code="x",
-            retry_after_ms=12,
-            diagnostics=Diagnostics(url="u", rate_limit={"limit": {"requests": "1"}}),
-        ),
-    )
-    copy = LLMError.decode(decode_any(encode(error.encode())))
-    assert vars(copy) == vars(error)
 
 
 # -- convenience -----------------------------------------------------------------------------------------------------

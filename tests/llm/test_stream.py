@@ -37,7 +37,7 @@ from holdfast.llm.route.auth import KeyAuth
 from holdfast.llm.route.retry import NO_RETRY, Retry
 from holdfast.llm.route.route import Route
 from holdfast.llm.route.transport import HttpRequest, HttpResponse, SchemeTransport
-from holdfast.llm.stream import prepare, stream
+from holdfast.llm.stream import prepare, stream, stream_prepared
 from holdfast.schema.sse import FrameTooLarge, SSEFrames
 
 pytestmark = pytest.mark.anyio
@@ -584,7 +584,7 @@ async def test_a_prepared_request_can_be_extended_and_sent() -> None:
     prepared = prepare(model, make_request(prompt="one"))
     prepared.extend([user("two")])
     transport = Playback(play(HELLO_CHAT))
-    async for _ in stream(transport, model, prepared):
+    async for _ in stream_prepared(transport, prepared):
         pass
     whole = prepare(model, make_request(messages=[user("one"), user("two")])).body
     assert b"".join(transport.requests[0].body) == whole
@@ -623,10 +623,10 @@ async def test_a_turn_that_fails_before_its_first_event_can_be_sent_again() -> N
     model = chat_model()
     prepared = prepare(model, make_request(prompt="x"))
     transport = Playback(play(b""), play(HELLO_CHAT))
-    batches = stream(transport, model, prepared, retry=NO_RETRY)
+    batches = stream_prepared(transport, prepared, retry=NO_RETRY)
     async with aclosing(batches):
         with pytest.raises(LLMError, match="truncated"):
             await anext(batches)
-    events = [event async for batch in stream(transport, model, prepared) for event in batch]
+    events = [event async for batch in stream_prepared(transport, prepared) for event in batch]
     assert events[-1].__class__ is ev.Finish
     assert transport.requests[0].body == transport.requests[1].body

@@ -287,35 +287,31 @@ async def test_the_native_form_of_each_protocol() -> None:
     other = ToolDefinition(name="other", description="", input_schema={"type": "object"})
     request = make_request(prompt="Which city?", tools=[other], tool_choice="required")
     chat = await sent(OpenAIChat(), SCHEMA, native=True, request=request)
-    assert chat["response_format"] == {
-        "type": "json_schema",
-        "json_schema": {"name": "generate_object", "schema": SCHEMA},
-    }
+    closed = {**SCHEMA, "additionalProperties": False}
+    strict = {"name": "generate_object", "schema": closed, "strict": True}
+    assert chat["response_format"] == {"type": "json_schema", "json_schema": strict}
     responses = await sent(OpenAIResponses(), SCHEMA, native=True, request=request)
-    assert responses["text"] == {"format": {"type": "json_schema", "name": "generate_object", "schema": SCHEMA}}
+    assert responses["text"] == {"format": {"type": "json_schema", **strict}}
     anthropic = await sent(AnthropicMessages(), SCHEMA, native=True, request=request)
-    assert anthropic["output_config"] == {
-        "format": {"type": "json_schema", "schema": {**SCHEMA, "additionalProperties": False}}
-    }
+    people = {"type": "integer", "description": "(minimum: 0)"}
+    hinted = {**closed, "properties": {"name": {"type": "string"}, "people": people}}
+    assert anthropic["output_config"] == {"format": {"type": "json_schema", "schema": hinted}}
     gemini = await sent(Gemini(), SCHEMA, native=True, request=request)
-    assert gemini["generationConfig"] == {
-        "responseMimeType": "application/json",
-        "responseSchema": {
-            "type": "object",
-            "properties": {"name": {"type": "string"}, "people": {"type": "integer"}},
-            "required": ["name", "people"],
-        },
-    }
-    for body in (chat, responses, anthropic, gemini):
+    assert gemini["generationConfig"] == {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}
+    bedrock = await sent(BedrockConverse(), SCHEMA, native=True, request=request)
+    text = bedrock["outputConfig"]["textFormat"]
+    assert (text["type"], text["structure"]["jsonSchema"]["name"]) == ("json_schema", "generate_object")
+    assert decode_any(text["structure"]["jsonSchema"]["schema"]) == hinted
+    for body in (chat, responses, anthropic, gemini, bedrock):
         assert not {"tools", "tool_choice", "toolConfig"} & set(body)
 
 
-async def test_a_protocol_without_a_native_form_refuses() -> None:
-    """LLM-377, LLM-006"""
-    model = Model("m", "p", Route("r", BedrockConverse(), "https://example.org"))
-    with pytest.raises(LLMError, match="no JSON mode") as refused:
-        await generate_object(Listening(), model, ASK, City, native=True)
-    assert refused.value.reason == "InvalidRequest"
+async def test_a_schema_that_the_json_mode_cannot_express_is_asked_for_by_a_call() -> None:
+    """LLM-377, LLM-427"""
+    free = {"type": "object", "properties": {"any": {"type": "object"}}}
+    body = await sent(AnthropicMessages(), free, native=True)
+    assert "output_config" not in body
+    assert CHOICES["anthropic-messages"](body)
 
 
 def test_a_response_format_needs_a_schema() -> None:

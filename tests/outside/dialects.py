@@ -6,6 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from tests.llm.aws_frames import event
+
 if TYPE_CHECKING:
     from tests.outside.scripted_provider import Turn
 
@@ -17,7 +19,13 @@ def speak(path: str, turn: Turn) -> tuple[bytes, bytes]:
         return _responses(turn)
     if path.endswith("/messages"):
         return _anthropic(turn)
+    if path.endswith("/converse-stream"):
+        return _bedrock(turn)
     return _gemini(turn)
+
+
+def content_type(path: str) -> str:
+    return "application/vnd.amazon.eventstream" if path.endswith("/converse-stream") else "text/event-stream"
 
 
 def sse(*documents: Any) -> bytes:
@@ -97,6 +105,25 @@ def _anthropic(turn: Turn) -> tuple[bytes, bytes]:
         {"type": "message_stop"},
     ]
     return sse(*frames), sse(*ending)
+
+
+def _bedrock(turn: Turn) -> tuple[bytes, bytes]:
+    frames = [event("messageStart", {"role": "assistant"})]
+    blocks: list[tuple[dict[str, Any] | None, dict[str, Any]]] = []
+    if turn.text:
+        blocks.append((None, {"text": turn.text}))
+    for index, call in enumerate(turn.calls):
+        named = {"toolUse": {"toolUseId": call.id or f"tooluse_{index}", "name": call.name}}
+        blocks.append((named, {"toolUse": {"input": call.arguments}}))
+    for index, (start, delta) in enumerate(blocks):
+        if start is not None:
+            frames.append(event("contentBlockStart", {"contentBlockIndex": index, "start": start}))
+        frames.append(event("contentBlockDelta", {"contentBlockIndex": index, "delta": delta}))
+        frames.append(event("contentBlockStop", {"contentBlockIndex": index}))
+    reason = turn.finish or ("tool_use" if turn.calls else "end_turn")
+    usage = turn.usage or {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}
+    ending = event("messageStop", {"stopReason": reason}) + event("metadata", {"usage": usage})
+    return b"".join(frames), ending
 
 
 def _gemini(turn: Turn) -> tuple[bytes, bytes]:

@@ -158,7 +158,7 @@ async def _read(reader: asyncio.StreamReader) -> Request:
 async def _answer(writer: asyncio.StreamWriter, request: Request, turn: Turn) -> None:
     if turn.begin is not None:
         await turn.begin.wait()
-    kind = "text/event-stream" if turn.status == 200 else "application/json"
+    kind = dialects.content_type(request.path) if turn.status == 200 else "application/json"
     headers = {"content-type": kind, "connection": "close", **turn.headers}
     lines = [f"HTTP/1.1 {turn.status} scripted", *(f"{name}: {value}" for name, value in headers.items())]
     writer.write("\r\n".join([*lines, "", ""]).encode())

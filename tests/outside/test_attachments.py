@@ -17,6 +17,7 @@ import httpx2
 import pytest
 from PIL import Image
 from tests.cli.conftest import Machine, Provider, Server, finish, frame
+from tests.plain_http import NO_TLS
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><text>drawn</text></svg>'
 PDF = b"%PDF-1.7\n1 0 obj\n<<>>\nendobj\ntrailer\n<<>>\n%%EOF\n"
@@ -38,7 +39,7 @@ class Api:
     """One Session of a running server, by HTTP."""
 
     def __init__(self, url: str, project: Path, provider: str) -> None:
-        self.client = httpx2.Client(base_url=url, timeout=45)
+        self.client = httpx2.Client(base_url=url, timeout=45, verify=NO_TLS)
         payload = {"location": {"directory": str(project)}, "model": {"providerID": provider, "id": "m"}}
         self.id = self.client.post("/api/session", json=payload).json()["data"]["id"]
 

@@ -110,8 +110,8 @@ async def test_compacting_by_hand_sends_one_request_without_tools(world: World) 
 
 
 async def test_a_summary_is_told_as_it_is_written_and_paid_for(world: World) -> None:
-    """CMP-027, CMP-028, CMP-038: deltas for who listens; two durable events with one id; its tokens are the
-    Session's."""
+    """CMP-027, CMP-028, CMP-038, SES-076: deltas for who listens, and its end in short; two durable events with one id;
+    its tokens are the Session's."""
     small(world, context=100_000)
     async with world.host() as hf, aclosing(aiter(hf.events.subscribe())) as live:
         await anext(live)
@@ -122,6 +122,7 @@ async def test_a_summary_is_told_as_it_is_written_and_paid_for(world: World) -> 
         async with asyncio.timeout(PATIENCE):
             while not isinstance((event := await anext(live)).data, CompactionEnded):
                 spoken += event.data.text if isinstance(event.data, CompactionDelta) else ""
+            assert (await anext(live)).type == "session.compacted"
         assert spoken == "THE SUMMARY"
         found = [event.data for event in await events(hf, session)]
         (started,) = [data for data in found if isinstance(data, CompactionStarted)]

@@ -13,8 +13,10 @@ from tests.cli.conftest import Machine, Ran
 from tests.outside.scripted_provider import PATIENCE
 from tests.outside.world import World, ask
 
-from holdfast import Holdfast
+from holdfast import Holdfast, Session
+from holdfast.schema.insight import RequestContextInfo
 from holdfast.schema.live_event import PluginAdded
+from holdfast.schema.session_message import UserMessage
 
 ECHO = ("run", "--model", "demo/echo")
 
@@ -125,6 +127,108 @@ async def test_a_plugin_adds_agents_facts_and_words_and_is_gone_when_it_is_gone(
     assert "The weather is no longer known." in str(second.said[-1])
 
 
+REDACTING = """
+from msgspec.structs import replace
+
+
+class Redacting:
+    id = "redacting"
+
+    def setup(self, host):
+        host.request.transform(redact)
+
+
+def redact(request):
+    request.messages = [
+        replace(message, content=tuple(without_secret(part) for part in message.content))
+        for message in request.messages
+    ]
+    request.headers["x-purpose"] = request.purpose
+
+
+def without_secret(part):
+    return replace(part, text=part.text.replace("secret-7", "[removed]")) if hasattr(part, "text") else part
+
+
+plugin = Redacting()
+"""
+REMINDING = """
+from holdfast.llm.request import user
+
+
+class Reminding:
+    id = "reminding"
+
+    def setup(self, host):
+        host.request.transform(remind)
+
+
+def remind(request):
+    if request.purpose == "turn":
+        request.messages = [*request.messages, user("Be brief.")]
+
+
+plugin = Reminding()
+"""
+
+
+async def breaks(hf: Holdfast, session: Session) -> list[tuple[tuple[str, ...], tuple[str, ...] | None]]:
+    """Oldest first."""
+    context = await hf.sessions.request_context(session.id)
+    assert isinstance(context, RequestContextInfo)
+    return [(found.causes, found.plugins) for found in reversed(context.prefix_breaks)]
+
+
+@pytest.mark.anyio
+async def test_a_plugin_changes_what_the_model_reads_and_nothing_that_is_stored(world: World) -> None:
+    """CAT-236: over several turns and a restart. The same result for the same messages leaves the prefix whole."""
+    plugin(world, "redacting", REDACTING)
+    async with opened(world, "redacting") as hf:
+        session = await hf.sessions.create()
+        await ask(hf, session, "the password is secret-7")
+        await ask(hf, session, "what is it?")
+    async with opened(world, "redacting") as hf:
+        await ask(hf, session, "again?")
+        assert await breaks(hf, session) == []
+        first = (await hf.sessions.context(session.id))[0]
+    assert "secret-7" not in str([request.body for request in world.model.requests])
+    assert "the password is [removed]" in str(world.model.last.said[0])
+    assert isinstance(first, UserMessage)
+    assert first.text == "the password is secret-7"
+
+
+@pytest.mark.anyio
+async def test_a_plugin_that_breaks_the_prefix_is_named(world: World) -> None:
+    """CAT-236, SES-213: a reminder at the end of each request, and its removal."""
+    plugin(world, "reminding", REMINDING)
+    async with opened(world, "reminding") as hf:
+        session = await hf.sessions.create()
+        for text in ("one", "two"):
+            await ask(hf, session, text)
+            assert "Be brief." in str(world.model.last.said[-1])
+        assert await breaks(hf, session) == [(("hook",), ("reminding",))]
+    world.environment["OPENCODE_PURE"] = "true"
+    async with world.host() as hf:
+        await ask(hf, session, "three")
+        assert await breaks(hf, session) == 2 * [(("hook",), ("reminding",))]
+
+
+@pytest.mark.anyio
+async def test_the_runtime_s_own_requests_pass_the_hooks(world: World) -> None:
+    """CAT-237: a summary and a title."""
+    plugin(world, "redacting", REDACTING)
+    settings = {"holdfast": {"titles": True}, "compaction": {"keep": {"tokens": 0}}}
+    world.configure(**settings, agent={"title": {"model": "mock/m"}})
+    async with opened(world, "redacting") as hf:
+        session = await hf.sessions.create()
+        await ask(hf, session, "the password is secret-7 " + "and more " * 400)
+        await hf.sessions.compact(session.id)
+        await world.model.asked(3)
+    purposes = [request.headers["x-purpose"] for request in world.model.requests]
+    assert sorted(purposes) == ["summary", "title", "turn"]
+    assert "secret-7" not in str([request.body for request in world.model.requests])
+
+
 @pytest.mark.anyio
 async def test_a_plugin_that_fails_hurts_only_itself(world: World) -> None:
     """CAT-146, CAT-149, CAT-150, CTX-163: one that cannot be loaded, and one whose code raises later; the others work
@@ -168,7 +272,6 @@ def test_a_command_file_is_named_by_its_path(here: Callable[..., Ran], holdfast:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
     ran = here(*ECHO, "--command", "team/look", "!`touch evil`")
-    assert ran.out.startswith("There is: from the shell\n")
-    assert ran.out.endswith(" !`touch evil`\n")
+    assert ran.out == "There is: from the shell !`touch evil`\n"
     assert not (holdfast.project / "evil").exists()
     assert "Bake it." in here(*ECHO, "--command", "bake").out

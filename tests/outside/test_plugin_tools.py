@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 from tests.cli.conftest import PATIENCE, Machine, Server, eventually, finish
+from tests.plain_http import NO_TLS
 
 PLUGIN = '''
 from pathlib import Path
@@ -114,7 +115,7 @@ def test_the_request_names_plugin_and_tool(plugged: Machine, marker: Path, serve
     server = serve("--no-auth")
 
     def call(method: str, path: str, **more: Any) -> Any:
-        found = httpx2.request(method, f"{server.url}/api/session{path}", timeout=PATIENCE, **more)
+        found = httpx2.request(method, f"{server.url}/api/session{path}", timeout=PATIENCE, verify=NO_TLS, **more)
         assert found.status_code in (200, 204), found.text
         return found.json()["data"] if found.content else None
 

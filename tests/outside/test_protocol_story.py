@@ -51,6 +51,18 @@ async def conversation(world: World) -> tuple[Request, Request]:
     return one, two
 
 
+async def test_the_last_step_keeps_the_tool_list_where_a_history_with_calls_needs_it(world: World) -> None:
+    """SES-083, LLM-172: Anthropic refuses calls in the history without a list of tools; the choice forbids new ones."""
+    agents = {"short": {"steps": 2, "mode": "primary"}}
+    world.configure(provider={"mock": world.provider(ANTHROPIC)}, agents=agents)
+    world.model.plays(calling("read", path="hello.txt"), Turn(text="Read."))
+    async with world.host(unattended="allow") as hf:
+        await ask(hf, await hf.sessions.create(agent="short"), "go")
+    first, last = world.model.requests
+    assert last.body["tools"] == first.body["tools"]
+    assert last.body["tool_choice"] == {"type": "none"}
+
+
 async def test_a_tool_loop_over_chat_completions_sends_one_tool_message_per_result(world: World) -> None:
     """LLM-240, LLM-241, LLM-242, LLM-243, LLM-246, LLM-164, LLM-165, LLM-211, LLM-360, CAT-120: one system message
     first; calls with compact arguments; one tool message per result; bearer key."""

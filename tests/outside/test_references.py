@@ -11,7 +11,7 @@ from tests.cli.conftest import Machine, Provider
 from tests.outside.hostile import honest
 
 from holdfast import Holdfast
-from holdfast.schema.prompt import PromptInput
+from holdfast.schema.prompt import Prompt, PromptInput
 from holdfast.schema.session_message import AssistantMessage, TextContent, ToolCompleted, ToolPart
 from holdfast.schema.typed_event import Event
 
@@ -120,6 +120,72 @@ def test_every_path_that_is_shown_of_a_reference_can_be_read(holdfast: Machine) 
     results = texts(holdfast.look(ran.session)[1])
     assert all(str(file) in text for text in results[:3]), results
     assert all("1: needle" in text for text in results[3:]), results
+
+
+async def mention(hf: Holdfast, session: str, text: str) -> Prompt:
+    receipt = await hf.sessions.prompt(session, prompt=PromptInput(text=text), resolve=True)
+    await hf.sessions.wait(session)
+    return receipt.prompt
+
+
+async def test_references_can_be_mentioned(holdfast: Machine, provider: Provider) -> None:
+    """CAT-223: also without a description; nothing is asked for. What leads out of one is not attached."""
+    docs = holdfast.home / "docs"
+    (docs / "sub").mkdir(parents=True)
+    (docs / "sub" / "a.md").write_text("needle\nsecond\n", encoding="utf-8")
+    (docs / "out.md").symlink_to(holdfast.project / "hello.txt")
+    (holdfast.project / "docs").mkdir()
+    configure(holdfast, provider, docs=str(docs))
+    async with opened(holdfast) as hf:
+        session = (await hf.sessions.create()).id
+        prompt = await mention(hf, session, "@docs, @docs/sub/a.md#L1, @docs/none, @docs/out.md and @docs/../x")
+    assert [(file.name, file.uri) for file in prompt.files or ()] == [
+        ("@docs", f"{docs.as_uri()}/"),
+        ("@docs/sub/a.md#L1", f"{(docs / 'sub' / 'a.md').as_uri()}?start=1&end=1"),
+    ]
+    assert prompt.notes == (
+        "`@docs/none` could not be attached: it does not exist",
+        "`@docs/out.md` could not be attached: the path leads outside the working directory through a link",
+        "`@docs/../x` could not be attached: the path leads outside the working directory",
+    )
+    said = str(provider.bodies[-1]["messages"])
+    assert "sub/" in said
+    assert "needle" in said
+    assert "second" not in said
+    assert "hello world" not in said
+
+
+async def test_a_mention_of_a_reference_that_cannot_be_used_says_why(holdfast: Machine, provider: Provider) -> None:
+    """CAT-224, CAT-225: the list has the same reason, and the fetch begins with the mention."""
+    docs, hub = holdfast.home / "docs", holdfast.home / "hub"
+    holdfast.environment["OPENCODE_REPO_CLONE_GITHUB_BASE_URL"] = f"file://{hub}"
+    configure(holdfast, provider, docs=str(docs), lib="owner/lib")
+
+    async def problems(hf: Holdfast) -> dict[str, str | None]:
+        return {reference.name: reference.problem for reference in (await hf.references.list()).data}
+
+    missing = f"{docs} does not exist"
+    async with opened(holdfast) as hf, listening(hf) as live:
+        session = (await hf.sessions.create()).id
+        assert await problems(hf) == {"docs": missing, "lib": "owner/lib has not been fetched yet"}
+        receipt = await hf.sessions.prompt(session, prompt=PromptInput(text="@docs @lib/x"), resolve=True, resume=False)
+        assert receipt.prompt.notes == (
+            f"`@docs` could not be attached: {missing}",
+            "`@lib/x` could not be attached: owner/lib has not been fetched yet",
+        )
+        await fetched(live)
+        reason = "owner/lib is not available: there is no such repository, or no access"
+        assert await problems(hf) == {"docs": missing, "lib": reason}
+        prompt = await mention(hf, session, "@lib/x")
+        assert prompt.notes == (f"`@lib/x` could not be attached: {reason}",)
+    honest(hub / "owner" / "lib.git")
+    docs.mkdir()
+    async with opened(holdfast) as hf, listening(hf) as live:
+        await mention(hf, session, "@lib")
+        await fetched(live)
+        prompt = await mention(hf, session, "@lib @docs")
+        assert [file.name for file in prompt.files or ()] == ["@lib", "@docs"]
+        assert await problems(hf) == {"docs": None, "lib": None}
 
 
 def texts(messages: list[Any]) -> list[str]:

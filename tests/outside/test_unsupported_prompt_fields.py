@@ -16,26 +16,8 @@ from holdfast import ApiError, AsyncClient, ModelRef, PromptInput
 pytestmark = pytest.mark.anyio
 
 ECHO = ModelRef(id="echo", provider_id="demo")
-ASKING: dict[str, Any] = {
-    "format": {"type": "json_schema", "schema": {"type": "object"}},
-    "system": "answer in rhymes",
-    "tools": {"bash": False},
-    "noReply": True,
-    "model": {"providerID": "demo", "modelID": "echo"},
-    "agent": "plan",
-    "variant": "high",
-    "parts": [{"type": "text", "text": "hello"}],
-    "skills": [{"id": "s"}],
-    "metadata": {"k": 1},
-    "command": "init",
-    "arguments": "now",
-}
-MISPLACED: dict[str, Any] = {
-    "text": "hello",
-    "files": [{"uri": "file:///a"}],
-    "agents": [{"name": "plan"}],
-    "messageID": "msg_mine",
-}
+ASKING: dict[str, Any] = {"parts": [{"type": "text", "text": "hello"}], "command": "init", "arguments": "now"}
+MISNAMED: dict[str, Any] = {"messageID": "msg_mine"}
 
 
 @pytest.fixture(params=[network, embedded], ids=["network", "embedded"])
@@ -52,9 +34,11 @@ def test_every_unsupported_field_is_refused_by_name(serve: Serve) -> None:
         def send(**payload: Any) -> httpx2.Response:
             return http.post(f"{session}/prompt", json={"resume": False, **payload})
 
-        beside = [(name, send(prompt={"text": "hi"}, **{name: value})) for name, value in (ASKING | MISPLACED).items()]
+        beside = [(name, send(prompt={"text": "hi"}, **{name: value})) for name, value in (ASKING | MISNAMED).items()]
+        flat = [(name, send(text="hi", **{name: value})) for name, value in (ASKING | MISNAMED).items()]
+        alone = [(name, send(**{name: value})) for name, value in (ASKING | MISNAMED).items()]
         inside = [(f"prompt.{name}", send(prompt={"text": "hi", name: value})) for name, value in ASKING.items()]
-        for name, answer in beside + inside:
+        for name, answer in beside + flat + alone + inside:
             assert (answer.status_code, answer.json()["_tag"]) == (400, "InvalidRequestError"), name
             assert (answer.json()["kind"], answer.json()["field"]) == ("Payload", name)
             assert f"`{name}` is not supported" in answer.json()["message"]
@@ -67,7 +51,7 @@ def test_a_value_that_asks_for_nothing_is_accepted(serve: Serve, value: object) 
     """API-455."""
     with httpx2.Client(base_url=serve("--no-auth").url, timeout=30) as http:
         session = f"/api/session/{http.post('/api/session', json={}).json()['data']['id']}"
-        payload = {"prompt": {"text": "hi", "tools": value}, "noReply": value, "system": value, "resume": False}
+        payload = {"prompt": {"text": "hi", "parts": value}, "command": value, "messageID": value, "resume": False}
 
         assert http.post(f"{session}/prompt", json=payload).status_code == 200
 
@@ -77,14 +61,14 @@ async def test_clients_and_hosts_refuse_unsupported_fields(client: AsyncClient) 
     session = await client.sessions.create(model=ECHO)
     untyped: Any = client.sessions.prompt
     with pytest.raises(TypeError):
-        await untyped(session.id, prompt=PromptInput(text="hi"), system="rhymes")
+        await untyped(session.id, prompt=PromptInput(text="hi"), parts=ASKING["parts"])
     with pytest.raises(TypeError):
-        PromptInput(text="hi", tools={"bash": False})  # type: ignore[call-arg]
+        PromptInput(text="hi", parts=ASKING["parts"])  # type: ignore[call-arg]
     with pytest.raises(ApiError) as refused:
-        await untyped(session.id, prompt={"text": "hi", "tools": {"bash": False}})
+        await untyped(session.id, prompt={"text": "hi", **ASKING})
 
     assert (refused.value.status, refused.value.code) == (400, "InvalidRequestError")
-    assert "`prompt.tools`" in str(refused.value)
+    assert "`prompt.parts`" in str(refused.value)
     assert await client.sessions.pending(session.id) == []
 
 
@@ -94,8 +78,8 @@ def test_the_blocking_host_refuses_unsupported_fields(holdfast: Machine, serve: 
         session = client.sessions.create(model=ECHO)
         untyped: Any = client.sessions.prompt
         with pytest.raises(TypeError):
-            untyped(session.id, prompt=PromptInput(text="hi"), noReply=True)
+            untyped(session.id, prompt=PromptInput(text="hi"), noReply=True)  # its name is `no_reply`
         with pytest.raises(ApiError) as refused:
-            untyped(session.id, prompt={"text": "hi", "format": {"type": "json_schema"}})
+            untyped(session.id, prompt={"text": "hi", "command": "init"})
 
-        assert "`prompt.format`" in str(refused.value)
+        assert "`prompt.command`" in str(refused.value)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.runtime.runtime import Paths, Runtime
-from holdfast.core.session.store import SessionFilter
+from holdfast.core.session.stored_sessions import SessionFilter
 from holdfast.schema.event import SerializedEvent
 
 pytestmark = [pytest.mark.anyio, pytest.mark.prove, pytest.mark.timeout(900)]

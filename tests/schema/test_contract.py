@@ -22,9 +22,10 @@ from holdfast.schema.session_message import SessionMessage
 
 pytestmark = pytest.mark.anyio
 
-OURS_ALONE = {"session.next.compaction.failed"}
+OURS_ALONE = {"session.next.compaction.failed", "session.next.shell.delta"}
 """Public events of Holdfast that the contract does not know."""
 COMMON_DURABLE = [item for item in SESSION_DEFINITIONS if item.public and item.type not in OURS_ALONE]
+COMMON_LIVE = [item for item in LIVE_DEFINITIONS if item.type not in OURS_ALONE]
 FREE_FORM: dict[str, list[dict[str, Any]]] = {
     # Payloads with fields whose own shape our records leave open: written out here.
     "session.error": [{}, {"sessionID": "ses_1", "error": {"name": "UnknownError", "data": {"message": "x"}}}],
@@ -45,7 +46,33 @@ FREE_FORM: dict[str, list[dict[str, Any]]] = {
 }
 
 
+NEXT_GENERATION = {"skills", "metadata", "options", "command", "notes", "description", "sent"}
+"""Fields of a prompt that the recorded contract does not have."""
+IN_MESSAGES = {"user": {"skills", "options", "command"}, "synthetic": {"description"}, "shell": {"exit"}}
+IN_EVENTS = {
+    "session.next.prompt.admitted": {"type"},
+    "session.next.synthetic": {"description", "metadata", "delivery"},
+    "session.next.shell.ended": {"exit"},
+}
+"""The same of messages and of the data of events, by type."""
+
+
+def recorded(wire: Any) -> Any:
+    """Without the fields that the recorded contract does not have."""
+    if not isinstance(wire, dict):
+        return wire
+    kind = wire.get("type", "")
+    dropped = {"type"} if "admittedSeq" in wire else IN_MESSAGES.get(kind, set())
+    kept = {name: value for name, value in wire.items() if name not in dropped}
+    if isinstance(prompt := kept.get("prompt"), dict):
+        kept["prompt"] = {name: value for name, value in prompt.items() if name not in NEXT_GENERATION}
+    if isinstance(data := kept.get("data"), dict):
+        kept["data"] = recorded({name: data[name] for name in data if name not in IN_EVENTS.get(kind, set())})
+    return kept
+
+
 def check(contract: str, wire: Any, schema: str) -> None:
+    wire = recorded(wire) if contract == "opencode" else wire
     found = list(problems(schemas(contract), wire, {"$ref": schema}))
     assert not found, f"{schema}: {wire}: {found}"
 
@@ -99,7 +126,10 @@ def test_messages_fit_the_contract(contract: str) -> None:
 def test_records_fit_the_contract(contract: str, kind: type[msgspec.Struct], schema: str) -> None:
     """SES-008, SES-034, SES-073: in every form that a record can take."""
     for wire in examples(kind):
-        check(contract, decode_any(encode(decoder(kind).decode(msgspec.json.encode(wire)))), schema)
+        record = decode_any(encode(decoder(kind).decode(msgspec.json.encode(wire))))
+        if kind is Session and contract == "opencode":
+            record.pop("fork", None)  # SES-320: of the next generation
+        check(contract, record, schema)
 
 
 @either_contract
@@ -111,7 +141,7 @@ def test_durable_events_fit_the_contract(contract: str, definition: Definition) 
 
 
 @either_contract
-@pytest.mark.parametrize("definition", LIVE_DEFINITIONS, ids=lambda item: item.type)
+@pytest.mark.parametrize("definition", COMMON_LIVE, ids=lambda item: item.type)
 def test_live_events_fit_the_contract(contract: str, definition: Definition) -> None:
     """EVT-049, SES-076: each event that is announced and never stored."""
     for payload in FREE_FORM.get(definition.type) or examples(definition.payload):

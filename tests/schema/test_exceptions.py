@@ -18,7 +18,17 @@ from holdfast.schema.exceptions import ApiError, HoldfastError, received
 INTERNAL = {
     # Handled inside the package that raises them, or of a development tool.
     *("AnsweredElsewhere", "FileTooLarge", "GenerationError", "HunkError"),
-    *("InvalidFrontmatter", "InvalidJson", "NotJson", "PatchError", "PatternTooWide", "RefusedPath", "SchemaMismatch"),
+    *(
+        "InvalidConversation",
+        "InvalidFrontmatter",
+        "InvalidJson",
+        "NotJson",
+        "PatchError",
+        "PatternTooWide",
+        "RefusedPath",
+        "SchemaMismatch",
+    ),
+    *("MatchTooLong", "PatternError", "SchemaProblem"),
     *(
         "ServerGone",
         "SocketClosed",

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 import uvicorn
+from tests.plain_http import NO_TLS
 
 from holdfast.client.transport import Request
 from holdfast.core.runtime.runtime import Runtime
@@ -174,7 +175,10 @@ async def in_memory(app: App) -> AsyncIterator[Wire]:
 
 @asynccontextmanager
 async def over_port(app: App) -> AsyncIterator[Wire]:
-    async with listening(app) as address, httpx2.AsyncClient(base_url=address, timeout=PATIENCE) as client:
+    async with (
+        listening(app) as address,
+        httpx2.AsyncClient(base_url=address, timeout=PATIENCE, verify=NO_TLS) as client,
+    ):
 
         async def send(request: Request) -> Answer:
             headers = dict(request.headers)
@@ -214,7 +218,7 @@ async def url(app: App) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def http(url: str) -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client:
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE, verify=NO_TLS) as client:
         yield client
 
 

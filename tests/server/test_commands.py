@@ -51,8 +51,7 @@ async def test_a_command_is_expanded_and_admitted_as_a_prompt(wire: Wire, projec
     receipt = (await wire.post(f"/api/session/{session}/command", payload)).data
 
     assert receipt["id"] == "msg_mine"
-    assert receipt["prompt"]["text"].startswith("Greet Ada. Today: ")
-    assert "sunny" in receipt["prompt"]["text"]
+    assert receipt["prompt"]["text"] == "Greet Ada. Today: sunny. See @hello.txt"
     assert [file["name"] for file in receipt["prompt"]["files"]] == ["mine", "hello.txt"]
     assert (project / "made.txt").exists()
     assert (await wire.get(f"/api/session/{session}/pending")).data == [receipt]
@@ -75,6 +74,9 @@ async def test_a_command_wakes_the_session(wire: Wire) -> None:
         ({"command": "nonsense"}, (404, "CommandNotFoundError")),
         ({"command": "wave", "model": "demo/echo"}, (400, "InvalidRequestError")),
         ({"command": "wave", "skills": ["one"]}, (400, "InvalidRequestError")),
+        ({"command": "wave", "skills": [{"id": "absent"}]}, (400, "InvalidRequestError")),
+        ({"command": "wave", "variant": "high"}, (400, "InvalidRequestError")),
+        ({"command": "wave", "noReply": True}, (400, "InvalidRequestError")),
         ({"arguments": "x"}, (400, "InvalidRequestError")),
     ],
 )
@@ -134,3 +136,32 @@ async def test_a_server_that_stops_ends_the_expansion(app: App, project: Path) -
         answer = await asyncio.wait_for(calling, PATIENCE)
 
     assert answer.failure == (503, "ServiceUnavailableError")
+
+
+async def test_skills_shell_and_synthetic_messages_on_the_wire(wire: Wire, project: Path) -> None:
+    """API-477: the answers, and fields that are refused by name."""
+    session = (await wire.create())["id"]
+    folder = project / ".opencode" / "skill" / "cut"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: cut\ndescription: d\n---\nWith care.\n", encoding="utf-8")
+    skill = await wire.post(f"/api/session/{session}/skill", {"skill": "cut", "resume": False, "id": "msg_skill"})
+    given = {"text": "green", "description": "build", "metadata": {"run": 7}, "delivery": "queue", "resume": False}
+    synthetic = await wire.post(f"/api/session/{session}/synthetic", given)
+    shell = await wire.post(f"/api/session/{session}/shell", {"command": "echo hi", "id": "evt_1"})
+    refused = [
+        await wire.post(f"/api/session/{session}/shell", {"command": "touch made.txt", name: "x"})
+        for name in ("agent", "model", "messageID")
+    ]
+    (message,) = (await wire.get(f"/api/session/{session}/message")).data
+    pending = (await wire.get(f"/api/session/{session}/pending")).data
+
+    assert (skill.status, shell.status) == (204, 204)
+    assert [item.failure for item in refused] == [(400, "InvalidRequestError")] * 3
+    assert not (project / "made.txt").exists()
+    expected = {"id": "msg_1", "type": "shell", "command": "echo hi", "output": "hi\n", "exit": 0}
+    assert {name: message[name] for name in expected} == expected
+    assert [item.get("type", "user") for item in pending] == ["user", "synthetic"]
+    assert synthetic.data == pending[1]
+    assert (synthetic.data["type"], synthetic.data["delivery"]) == ("synthetic", "queue")
+    prompt = {"text": "green", "metadata": {"run": 7}, "description": "build"}
+    assert synthetic.data["prompt"] == prompt

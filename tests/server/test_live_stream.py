@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
+from tests.plain_http import NO_TLS
 from tests.server.conftest import PATIENCE, Stream, Wire, eventually, listening
 
 from holdfast.client.errors import ClientError
@@ -46,7 +47,7 @@ async def test_the_first_frames_are_connected_and_a_heartbeat(wire: Wire) -> Non
 async def test_the_headers_forbid_buffering(app: App, runtime: Runtime) -> None:
     """API-211: on the real wire, for both streams."""
     session = await runtime.sessions.create(location=runtime.location, project=await runtime.project(runtime.location))
-    async with listening(app) as url, httpx2.AsyncClient(base_url=url) as client:
+    async with listening(app) as url, httpx2.AsyncClient(base_url=url, verify=NO_TLS) as client:
         for path in ("/api/event", f"/api/session/{session.id}/event"):
             async with client.stream("GET", path) as response:
                 assert response.headers["cache-control"] == "no-cache, no-transform"
@@ -81,7 +82,7 @@ async def test_events_of_every_session_with_deltas_and_without_replay(wire: Wire
     assert all(event["location"] == {"directory": str(project)} for event in events)
     assert b"before anyone" not in str(events).encode()
     for event in events:
-        ephemeral = event["type"].endswith(".delta") or event["type"] == "session.status"
+        ephemeral = event["type"].endswith(".delta") or event["type"] in ("session.status", "session.idle")
         assert ("durable" in event) != ephemeral
 
 

@@ -9,11 +9,12 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from tests.server.conftest import Wire
+from tests.server.conftest import PATIENCE, Wire, in_memory
 
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.llm.offline import Call, OfflineResponse, ScriptedTransport, Turn
 from holdfast.llm.route.transport import HttpRequest
+from holdfast.server.app import App
 
 pytestmark = pytest.mark.anyio
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -298,3 +299,20 @@ async def test_any_id_with_the_prefix_is_carried_faithfully(memory: Wire, rest: 
     assert (user["id"], user["text"]) == (message, "hi")
     assert answers
     assert (await memory.get(f"{path}/message/{quote(message, safe='')}")).data == user
+
+
+async def test_a_server_that_stops_ends_the_wait_for_a_permission(app: App, tmp_path: Path) -> None:
+    """API-474: the caller is told, nothing is admitted, and the server closes."""
+    outside = tmp_path / "outside.txt"
+    outside.write_text("x")
+    async with in_memory(app) as wire:
+        session = (await wire.create())["id"]
+        payload = {"prompt": {"text": f"@{outside}"}, "resolve": True}
+        async with wire.stream(f"/api/session/{session}/event?live=true&replay=false") as stream:
+            await stream.frame()
+            prompting = asyncio.create_task(wire.post(f"/api/session/{session}/prompt", payload))
+            await stream.until("permission.v2.asked")
+        app.stop()
+        answer = await asyncio.wait_for(prompting, PATIENCE)
+        assert answer.failure == (503, "ServiceUnavailableError")
+        assert (await wire.get(f"/api/session/{session}/pending")).data == []

@@ -18,6 +18,7 @@ import httpx2
 import pytest
 import uvicorn
 from tests.core.pty.desk import alive
+from tests.plain_http import NO_TLS
 from tests.server.conftest import PATIENCE, Wire, eventually, in_memory
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -127,7 +128,7 @@ class Browser:
 async def browsing(app: App, **options: Any) -> AsyncIterator[Browser]:
     async with (
         serving(app, **options) as address,
-        httpx2.AsyncClient(base_url=f"http://{address}", timeout=PATIENCE) as http,
+        httpx2.AsyncClient(base_url=f"http://{address}", timeout=PATIENCE, verify=NO_TLS) as http,
     ):
         yield Browser(address, http)
 

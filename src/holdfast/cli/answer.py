@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 
@@ -14,6 +15,11 @@ class Answer:
         self._steps = 0
         self._finish: str | None = None
         self._error: str | None = None
+        self.message_id: str | None = None
+        """The newest step of the answer."""
+        self.cost = 0.0
+        self.tokens: Counter[str] = Counter()
+        """Of all steps: input, output, reasoning; read from and written to the cache."""
 
     def expect(self, prompt_id: str) -> None:
         """Count only steps after the promotion of this prompt; without a prompt every step counts."""
@@ -31,10 +37,20 @@ class Answer:
             case "step.started":
                 self._steps += 1
                 self._finish = None
+                self.message_id = data["assistantMessageID"]
             case "step.ended":
-                self._finish = data["finish"]
+                self._finish = data["finish"] if "rejected" not in data else None
+                self._count(data)
             case "step.failed" if self._steps:  # an earlier one is of a turn that broke off before
                 self._error = data["error"]["message"]
+                if "tokens" in data:
+                    self._count(data)
+
+    def _count(self, data: dict[str, Any]) -> None:
+        tokens = data["tokens"]
+        self.cost += data["cost"]
+        self.tokens.update({name: tokens[name] for name in ("input", "output", "reasoning")})
+        self.tokens.update(tokens["cache"])
 
     @property
     def problem(self) -> str | None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 FAILED = 1
 INTERRUPTED = 130
+YOUNG_OBJECTS = 50_000
+"""New objects before a garbage collection once the modules are imported; see main.py."""
 
 
 def execute(
@@ -56,6 +58,14 @@ async def on_host(work: Work, directory: str | None = None) -> int:
 
     async with Holdfast(directory, recover=False) as host:
         return await work(host)
+
+
+def started() -> None:
+    """The modules are imported: garbage collections leave them out from now on, and are made more often."""
+    import gc
+
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS)
 
 
 def fail(message: str) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command("commands", short_help="List the commands of this directory.")
 @json_option
 def command(as_json: bool) -> None:
-    """List the commands of this directory; `holdfast run --command NAME` calls one."""
+    """List the commands of this directory; `holdfast run "/NAME ARGUMENTS"` calls one."""
     run_on_host(lambda host: _list(host, as_json))
 
 

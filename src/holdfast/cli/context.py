@@ -11,7 +11,7 @@ from holdfast.cli.output import brief, heading, json_option, moment, print_json,
 
 if TYPE_CHECKING:
     from holdfast.client.generated.async_client import AsyncClient
-    from holdfast.schema.insight import ContextSourceInfo, RequestContextInfo
+    from holdfast.schema.insight import ContextSourceInfo, PrefixBreakInfo, RequestContextInfo
     from holdfast.schema.typed_event import Event
 
 
@@ -52,13 +52,18 @@ async def _print(client: AsyncClient, session_id: str, context: RequestContextIn
         click.echo(printable("\n".join(f"    {line}" for line in _text(event).splitlines())))
     _heading("Requests that did not begin like the one before them, newest first")
     rows = [
-        (found.seq, _time(await _event_at(client, session_id, found.seq)), ", ".join(found.causes))
+        (found.seq, _time(await _event_at(client, session_id, found.seq)), _causes(found))
         for found in context.prefix_breaks
     ]
     if rows:
         print_table(("EVENT", "TIME", "BECAUSE OF"), rows, right=("EVENT",))
     else:
         click.echo("none")
+
+
+def _causes(found: PrefixBreakInfo) -> str:
+    by = f" ({', '.join(found.plugins)})" if found.plugins else ""
+    return ", ".join(cause + by if cause == "hook" else cause for cause in found.causes)
 
 
 def _heading(text: str) -> None:

@@ -51,9 +51,12 @@ class Follower:
         self.position: int | None = None
         """The newest durable sequence that was shown, or after which to show."""
 
-    async def follow(self, begin: Callable[[], Awaitable[T]]) -> T:
-        """Subscribe, call `begin`, and follow the Session until it is idle. Returns what `begin` returned. An
-        interruption of this task also interrupts the Session. Raises ServerGone if the server ends meanwhile."""
+    async def follow(self, begin: Callable[[], Awaitable[T]], *, at_once: bool = False) -> T:
+        """Subscribe, call `begin`, and follow the Session until it is idle. Returns what `begin` returned. Events are
+        shown after it has returned, or `at_once`. An interruption of this task also interrupts the Session. Raises
+        ServerGone if the server ends meanwhile."""
+        if at_once:
+            self._early = None
         try:
             return await _run_beside(self._run(begin), self._watch(), self._answering.run(), self._report_silence())
         except asyncio.CancelledError:

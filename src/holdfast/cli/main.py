@@ -15,9 +15,9 @@ import click
 from holdfast.cli.command_runner import INTERRUPTED, fail
 from holdfast.schema.version import __version__
 
-YOUNG_OBJECTS = 50_000
+STARTING_OBJECTS = 200_000
 """New objects before a garbage collection. Python's 700 means hundreds of collections while the modules are imported,
-which find nothing and take a twentieth of a cold start."""
+which find nothing and take a tenth of a cold start."""
 SWITCH_SECONDS = 0.0005
 """How long a thread keeps the interpreter while another waits for it. The thread that writes to the database competes
 with the event loop: with Python's 5 ms the time between two turns of a model is a tenth longer."""
@@ -66,7 +66,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    gc.set_threshold(YOUNG_OBJECTS)
+    gc.set_threshold(STARTING_OBJECTS)
     sys.setswitchinterval(SWITCH_SECONDS)
     _prepare_streams()
     try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli.command_runner import started
 from holdfast.cli.first_run import first_choice
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location
@@ -46,6 +47,7 @@ async def open_client(ask: Ask, attendance: Attendance, screen: Screen, stack: A
     host = await stack.enter_async_context(
         Holdfast(ask.directory, recover=False, unattended=attendance.unattended, protect=True, sandbox=ask.sandbox)
     )
+    started()
     return Opened(host, host)
 
 
@@ -65,20 +67,6 @@ async def open_session(opened: Opened, ask: Ask, found: Session | None, location
 def location_of(ask: Ask, found: Session | None) -> Location:
     """Where the prompt is run: the Location of the Session, or the directory that was asked for."""
     return found.location if found is not None else Location(directory=os.path.realpath(ask.directory or os.getcwd()))
-
-
-async def with_command(client: AsyncClient, ask: Ask, location: Location) -> Ask:
-    """With the agent and the model of the command, unless others were asked for."""
-    commands = {command.name: command for command in (await client.commands.list(location=location)).data}
-    if ask.command not in commands:
-        raise click.BadParameter(
-            f"no command {ask.command} in {location.directory}; `holdfast commands` lists them", param_hint="--command"
-        )
-    found = commands[ask.command]
-    if found.model is not None and ask.model is None:
-        model = f"{found.model.provider_id}/{found.model.id}"
-        ask = ask._replace(model=model, variant=ask.variant or found.model.variant)
-    return ask._replace(agent=ask.agent or found.agent)
 
 
 async def _offline_model(opened: Opened, location: Location, screen: Screen) -> ModelRef | None:

@@ -13,20 +13,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TextIO
 
+    from holdfast.cli.result import Result
     from holdfast.schema.prompt import Admission
     from holdfast.schema.session import Session
     from holdfast.schema.typed_event import Event
+
+
+NO_OUTPUT = "(no output)"
+"""What is stored for a command that wrote nothing."""
 
 
 class Screen:
     """Prints text for a person. Deltas are printed as they arrive; the end of a block prints the rest of its text, or
     all of it if its start was missed. Between `hold` and `release` output is kept back."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool, structured: bool = False) -> None:
+        """`structured`: the answer is a value and is printed as JSON; texts go to standard error."""
         self._quiet = quiet
+        self._structured = structured
         self._shown: dict[tuple[str, str], int] = {}
         self._begun: set[tuple[str, str]] = set()
         self._models: set[str] = set()
+        self._shells: set[str] = set()
+        """Shell commands whose output was printed while they ran."""
         self._mid_line = False
         self._held: list[tuple[TextIO, str]] | None = None
         self._safe: Callable[[str], str] = printable if sys.stdout.isatty() else str
@@ -38,7 +47,8 @@ class Screen:
         self.note(f"session {session.id}")
 
     def admitted(self, receipt: Admission) -> None:
-        pass
+        for note in receipt.prompt.notes or ():
+            self.note(f"! {note}")
 
     def note(self, text: str) -> None:
         if not self._quiet:
@@ -57,16 +67,36 @@ class Screen:
             case "text.ended":
                 self._write(data, data["text"][self._shown.get(_block(data), 0) :])
                 self._finish_line()
+            case "step.ended" if self._structured and "structured" in data:
+                self._put(sys.stdout, encode(data["structured"]).decode() + "\n")
+            case "step.ended" if "rejected" in data:
+                self.note(f"! The answer does not have the requested form: {data['rejected']}")
             case "tool.called":
                 self.note(f"> {data['tool']} {_summary(data['input'])}".rstrip())
             case "tool.failed":
                 self.note(f"! {data['error']['message']}")
             case "retried":
                 self.note(f"! {data['error']['message']} {_next_attempt(data)}")
+            case "shell.started":
+                self.note(f"$ {brief(data['command'])}")
+            case "shell.delta":
+                self._write_shell(data["callID"], data["delta"])
             case "compaction.started":
                 self.note("… summarising older history")
             case "session.error":
                 self.error = data["error"]["data"]["message"]
+
+    def end_shell(self, call_id: str, output: str, exit: int | None) -> None:
+        """The end of a shell command. Its output is printed now if none of it was printed while it ran."""
+        if call_id not in self._shells and output != NO_OUTPUT:
+            self._write_shell(call_id, output)
+        self._finish_line()
+        if exit != 0:
+            self.note("the command did not run to its end" if exit is None else f"exit status {exit}")
+
+    @property
+    def _texts(self) -> TextIO:
+        return sys.stderr if self._structured else sys.stdout
 
     def hold(self) -> None:
         self._finish_line()
@@ -88,12 +118,19 @@ class Screen:
             return
         key = _block(data)
         self._shown[key] = self._shown.get(key, 0) + len(text)
+        if self._structured and self._quiet:
+            return
+        self._put(self._texts, self._safe(text))
+        self._mid_line = not text.endswith("\n")
+
+    def _write_shell(self, call_id: str, text: str) -> None:
+        self._shells.add(call_id)
         self._put(sys.stdout, self._safe(text))
         self._mid_line = not text.endswith("\n")
 
     def _finish_line(self) -> None:
         if self._mid_line:
-            self._put(sys.stdout, "\n")
+            self._put(self._texts, "\n")
             self._mid_line = False
 
     def _put(self, stream: TextIO, text: str) -> None:
@@ -105,7 +142,7 @@ class Screen:
 
 
 class JsonScreen(Screen):
-    """Prints one JSON document per line for a program: the session, the receipt, every event."""
+    """Prints one JSON document per line for a program: the session, the receipt, every event, and the result."""
 
     def __init__(self) -> None:
         super().__init__(quiet=True)
@@ -123,6 +160,12 @@ class JsonScreen(Screen):
         self._line("event", event)
         if event.type == "session.error":
             self.error = data["error"]["data"]["message"]
+
+    def ended(self, result: Result) -> None:
+        self._line("result", result)
+
+    def end_shell(self, call_id: str, output: str, exit: int | None) -> None:
+        pass
 
     def _line(self, kind: str, value: object) -> None:
         self._put(sys.stdout, encode({"type": kind, kind: value}).decode() + "\n")

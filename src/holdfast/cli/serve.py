@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from holdfast.cli.command_runner import execute
+from holdfast.cli.command_runner import execute, started
 from holdfast.cli.output import printable
 from holdfast.schema.pattern import pattern
 
@@ -118,6 +118,7 @@ async def _serve(asked: Serving) -> int:
         elif not asked.authorize:
             click.echo("no password: every process on this machine has full access", err=True)
         click.echo(f"holdfast listening on {served.url}")
+        started()
 
     return await serve(asked, ready=ready, ending=_end_in_time, reported=_show_problems, reloaded=_show_reload)
 

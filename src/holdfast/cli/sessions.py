@@ -9,6 +9,7 @@ import click
 
 from holdfast.cli.command_runner import fail, run_on_host
 from holdfast.cli.output import brief, json_option, moment, one_line, print_json, print_table
+from holdfast.cli.session_inputs import inbox, instructions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -93,6 +94,18 @@ def delete(session_id: str, yes: bool) -> None:
     run_on_host(lambda client: _delete(client, session_id, ask=not yes))
 
 
+@command.command(short_help="Make a new session that shares the conversation of one.")
+@session_argument
+@click.option("--before", metavar="MESSAGE", help="Share only what comes before this message.")
+@json_option
+def fork(session_id: str, before: str | None, as_json: bool) -> None:
+    """Make a new session that shares the conversation of a session, and print its id.
+
+    No message is copied. From then on the two sessions change independently. An answer that is still being written is
+    not shared."""
+    run_on_host(lambda client: _fork(client, session_id, before, as_json))
+
+
 @command.command()
 @session_argument
 def compact(session_id: str) -> None:
@@ -125,12 +138,28 @@ def waits(session_id: str, as_json: bool) -> None:
     run_on_host(lambda client: _waits(client, session_id, as_json))
 
 
+command.add_command(inbox)
+command.add_command(instructions)
+
+
 async def _delete(client: AsyncClient, session_id: str, *, ask: bool) -> int:
     from holdfast.cli.terminal import Terminal
 
     if ask and not await Terminal().confirm(f"Delete {session_id}?"):
         return fail(f"{session_id} was not deleted.")
     return await _done(client.sessions.delete(session_id))
+
+
+async def _fork(client: AsyncClient, session_id: str, before: str | None, as_json: bool) -> int:
+    from holdfast.schema.session import ForkBefore, ForkThrough
+
+    boundary = ForkBefore(message_id=before) if before is not None else ForkThrough()
+    forked = await client.sessions.fork(session_id, boundary=boundary)
+    if as_json:
+        print_json(forked)
+    else:
+        click.echo(forked.id)
+    return 0
 
 
 async def _done(work: Coroutine[Any, Any, object]) -> int:
@@ -159,13 +188,16 @@ async def _list(
         click.echo(f"no {kind}" if everywhere else f"no {kind} in {one_line(str(here))}", err=True)
         return 0
     running = await client.sessions.active()
-    columns = ["SESSION", "UPDATED", "STATE", "TITLE", *(["DIRECTORY"] if everywhere else [])]
+    forks = any(session.fork is not None for session in found)
+    columns = ["SESSION", "UPDATED", "STATE", "TITLE", *(["FORK OF"] if forks else [])]
+    columns += ["DIRECTORY"] if everywhere else []
     rows = (
         (
             session.id,
             moment(session.time.updated),
             "running" if session.id in running else "interrupted" if session.id in broken else "",
             brief(session.title),
+            *([session.fork.session_id if session.fork is not None else ""] if forks else []),
             *([session.location.directory] if everywhere else []),
         )
         for session in found
@@ -203,6 +235,9 @@ async def _show(client: AsyncClient, session_id: str, as_json: bool) -> int:
         "tokens": f"{tokens.input:,} in, {tokens.output:,} out, {tokens.cache.read:,} from cache",
         "cost": f"${session.cost:.4f}",
     }
+    if session.fork is not None:
+        boundary = session.fork.boundary
+        facts["fork of"] = f"{session.fork.session_id}, {boundary.type} {boundary.message_id}"
     if session.time.archived is not None:
         facts["archived"] = moment(session.time.archived)
     for name, fact in facts.items():

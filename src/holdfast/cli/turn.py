@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import UNSET
 
 from holdfast.cli.answer import Answer
 from holdfast.cli.answering import Answering
 from holdfast.cli.attendance import Attendance
+from holdfast.cli.calls import known_command
 from holdfast.cli.command_runner import execute, fail
 from holdfast.cli.following import Follower
 from holdfast.cli.notes import opening_notes
-from holdfast.cli.opening import location_of, open_client, open_session, with_command
+from holdfast.cli.opening import location_of, open_client, open_session
+from holdfast.cli.result import result_of
 from holdfast.cli.run import Ask
 from holdfast.cli.screen import JsonScreen, Screen
-from holdfast.schema.prompt import PromptInput
+from holdfast.cli.shell import run_shell
+from holdfast.schema.prompt import FileInput, JsonFormat, PromptInput
 from holdfast.schema.session_message import AssistantMessage
 
 if TYPE_CHECKING:
@@ -31,8 +37,13 @@ def continue_session(session_id: str, *, yes: bool) -> int:
     return execute(_continue(session_id, yes))
 
 
+def steer_input(session_id: str, input_id: str, *, yes: bool) -> int:
+    """Let a queued input join at the next safe boundary, and show the turn."""
+    return execute(_steer(session_id, input_id, yes))
+
+
 async def _run(ask: Ask) -> int:
-    screen: Screen = JsonScreen() if ask.as_json else Screen(quiet=ask.quiet)
+    screen: Screen = JsonScreen() if ask.as_json else Screen(quiet=ask.quiet, structured=ask.schema is not None)
     attendance = Attendance.of_process(yes=ask.yes)
     async with AsyncExitStack() as stack:
         opened = await open_client(ask, attendance, screen, stack)
@@ -42,43 +53,78 @@ async def _run(ask: Ask) -> int:
         for note in await opening_notes(opened, ask, location, attendance):
             screen.note(note)
         if ask.command is not None:
-            ask = await with_command(client, ask, location)
+            ask = await known_command(client, ask, location)
         session = await open_session(opened, ask, found, location, screen)
         screen.opened(session)
-        answer = Answer()
         answering = Answering(client, session.id, screen, attendance)
+        if ask.shell is not None:
+            return await run_shell(client, session.id, ask.shell, screen, answering)
+        answer = Answer()
         follower = Follower(client, session.id, screen, answering, answer)
 
         async def admit() -> None:
             receipt = await _admit(client, session.id, ask)
             screen.admitted(receipt)
+            _note_choices(screen, ask, receipt)
             answer.expect(receipt.id)
             follower.position = receipt.admitted_seq - 1
 
         await follower.follow(admit)
-        return _exit_code(screen, answer)
+        if isinstance(screen, JsonScreen):
+            screen.ended(await result_of(client, session.id, answer, replies=not ask.no_reply))
+        return _exit_code(screen, None if ask.no_reply else answer)
 
 
 async def _admit(client: AsyncClient, session_id: str, ask: Ask) -> Admission:
+    files = tuple(
+        [FileInput(uri=Path(path).as_uri(), name=path) for path in ask.files]
+        + [FileInput(uri=content.uri, name=content.name) for content in ask.attached]
+    )
     if ask.command is not None:
-        return await client.sessions.command(session_id, command=ask.command, arguments=ask.text)
-    return await client.sessions.prompt(session_id, prompt=PromptInput(text=ask.text))
+        return await client.sessions.command(session_id, command=ask.command, arguments=ask.text, files=files or None)
+    prompt = PromptInput(
+        text=ask.text,
+        files=files or UNSET,
+        system=UNSET if ask.system is None else ask.system,
+        format=UNSET if ask.schema is None else JsonFormat(schema=ask.schema),
+        no_reply=ask.no_reply or UNSET,
+    )
+    return await client.sessions.prompt(session_id, prompt=prompt, resolve=ask.mentions)
+
+
+def _note_choices(screen: Screen, ask: Ask, receipt: Admission) -> None:
+    """Say so where the command's own agent or model comes before that of an option."""
+    options = receipt.prompt.options
+    if options is None or ask.command is None:
+        return
+    if ask.agent is not None and options.agent is not None and options.agent != ask.agent:
+        screen.note(f"the command {ask.command} sets the agent {options.agent}; --agent applies after it")
+    if ask.model is not None and options.model is not None:
+        name = f"{options.model.provider_id}/{options.model.id}"
+        if name != ask.model:
+            screen.note(f"the command {ask.command} sets the model {name}; --model applies after it")
 
 
 async def _continue(session_id: str, yes: bool) -> int:
-    screen = Screen(quiet=False)
-    attendance = Attendance.of_process(yes=yes)
     async with AsyncExitStack() as stack:
+        screen, attendance = Screen(quiet=False), Attendance.of_process(yes=yes)
         client = (await open_client(Ask(session_id=session_id, yes=yes), attendance, screen, stack)).client
         if await _nothing_to_continue(client, session_id):
             return fail(f"The last turn of {session_id} is complete; there is nothing to continue.")
-
-        async def resume() -> None:
-            await client.sessions.recover(session_id, decision="continue")
-
         answer = Answer()
-        answering = Answering(client, session_id, screen, attendance)
-        await Follower(client, session_id, screen, answering, answer).follow(resume)
+        follower = Follower(client, session_id, screen, Answering(client, session_id, screen, attendance), answer)
+        await follower.follow(lambda: client.sessions.recover(session_id, decision="continue"))
+        return _exit_code(screen, answer)
+
+
+async def _steer(session_id: str, input_id: str, yes: bool) -> int:
+    async with AsyncExitStack() as stack:
+        screen, attendance = Screen(quiet=False), Attendance.of_process(yes=yes)
+        client = (await open_client(Ask(session_id=session_id, yes=yes), attendance, screen, stack)).client
+        answer = Answer()
+        answer.expect(input_id)
+        follower = Follower(client, session_id, screen, Answering(client, session_id, screen, attendance), answer)
+        await follower.follow(lambda: client.sessions.steer_input(session_id, inbox_id=input_id))
         return _exit_code(screen, answer)
 
 
@@ -92,6 +138,7 @@ async def _nothing_to_continue(client: AsyncClient, session_id: str) -> bool:
     return complete and not await client.sessions.pending(session_id)
 
 
-def _exit_code(screen: Screen, answer: Answer) -> int:
-    problem = screen.error or answer.problem
+def _exit_code(screen: Screen, answer: Answer | None) -> int:
+    """`answer` is None if none was asked for."""
+    problem = screen.error or (answer.problem if answer is not None else None)
     return 0 if problem is None else fail(problem)

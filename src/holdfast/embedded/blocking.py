@@ -1,37 +1,44 @@
 """Holdfast for scripts and notebooks: the same host, driven from ordinary code, also where a loop already runs.
 
 with HoldfastSync("/path/to/project") as hf:
-    session = hf.sessions.create()
-    hf.sessions.prompt(session.id, prompt=PromptInput(text="What is in README.md?"))
-    hf.sessions.wait(session.id)
+    print(hf.run("What is in README.md?", model="local/qwen").text)
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from holdfast.client.errors import ClientError
 from holdfast.client.generated.sync_client import Client
 from holdfast.client.transport import NO_SOCKETS, SocketTransport
 from holdfast.embedded.holdfast import OPEN, Holdfast
 from holdfast.embedded.loop_thread import LoopThread
+from holdfast.embedded.structured_sync import HostSessionsSync
 from holdfast.embedded.tools import HostContext, HostTools
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
+    from os import PathLike
+    from typing import Unpack
 
     from holdfast.client.transport import AsyncTransport, Request, Response, Socket
     from holdfast.core.context.source import Source
     from holdfast.core.event.log import Mismatch
-    from holdfast.core.permission.permission import Unattended
     from holdfast.core.tool.tool import Tool
-    from holdfast.llm.route.transport import Transport
+    from holdfast.embedded.answer import Answer
+    from holdfast.embedded.attendant import PermissionCallback, QuestionCallback
+    from holdfast.embedded.pieces import Piece
+    from holdfast.embedded.prompting import PromptSettings, RunOptions
+    from holdfast.embedded.settings import HoldfastSettings
     from holdfast.schema.model import ModelRef
-    from holdfast.server.pty_environment import HostPtyEnvironment
+    from holdfast.schema.prompt import PromptInput
+    from holdfast.schema.session import Session
 
+
+T = TypeVar("T")
 
 AHEAD = 64
 """Pieces of a stream that are read before a reader asks for them."""
@@ -40,39 +47,14 @@ AHEAD = 64
 class HoldfastSync(Client):
     """The generated synchronous client over a runtime in a thread of its own."""
 
-    def __init__(
-        self,
-        directory: str | Path | None = None,
-        *,
-        data: str | Path | None = None,
-        environment: dict[str, str] | None = None,
-        transport: Transport | None = None,
-        unattended: Unattended = "wait",
-        trust: bool = False,
-        config: dict[str, Any] | None = None,
-        protect: bool = False,
-        sandbox: Literal["off", "read-only", "workspace"] | None = None,
-        recover: bool = True,
-        pty_environment: HostPtyEnvironment | None = None,
-    ) -> None:
-        """As `Holdfast`. A function for `pty_environment` is called in the host's own thread."""
-        self._host = Holdfast(
-            directory,
-            data=data,
-            environment=environment,
-            transport=transport,
-            unattended=unattended,
-            trust=trust,
-            config=config,
-            protect=protect,
-            sandbox=sandbox,
-            recover=recover,
-            pty_environment=pty_environment,
-        )
+    def __init__(self, directory: str | PathLike[str] | None = None, **settings: Unpack[HoldfastSettings]) -> None:
+        """As `Holdfast`."""
+        self._host = Holdfast(directory, **settings)
         self._thread = LoopThread()
         self.tools = self.tool = HostTools(self._add_tools)
         self.context = HostContext(self._add_context)
         super().__init__(BridgedTransport(self._host._transport, self._thread))
+        self.sessions: HostSessionsSync = HostSessionsSync(self.sessions._core)
 
     def __enter__(self) -> Self:
         if self._thread.running:
@@ -93,6 +75,53 @@ class HoldfastSync(Client):
         finally:
             self._thread.close()
 
+    def run(self, prompt: PromptInput | str, **options: Unpack[RunOptions]) -> Answer:
+        """As of `Holdfast`."""
+        return self._thread.run(self._host.run(prompt, **options))
+
+    @overload
+    def ask(
+        self,
+        prompt: PromptInput | str,
+        *,
+        into: type[T],
+        retry_count: int | None = None,
+        **options: Unpack[RunOptions],
+    ) -> T: ...
+
+    @overload
+    def ask(
+        self,
+        prompt: PromptInput | str,
+        *,
+        into: dict[str, Any],
+        retry_count: int | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Any: ...
+
+    def ask(
+        self, prompt: PromptInput | str, *, into: Any, retry_count: int | None = None, **options: Unpack[RunOptions]
+    ) -> Any:
+        """As of `Holdfast`."""
+        return self._thread.run(self._host.ask(prompt, into=into, retry_count=retry_count, **options))
+
+    def stream(
+        self, session: Session | str, prompt: PromptInput | str, **settings: Unpack[PromptSettings]
+    ) -> Generator[Piece, None, None]:
+        """As of `Holdfast`. Closing the generator, or leaving it to the collector, is to stop reading."""
+        pieces = self._host.stream(session, prompt, **settings)
+        return self._pieces(pieces)
+
+    def on_permission(
+        self, callback: PermissionCallback, *, session: Session | str | None = None
+    ) -> Callable[[], None]:
+        """As of `Holdfast`. An ordinary function is called in a thread of its own, and may use this host."""
+        return self._added(lambda: self._host.on_permission(callback, session=session))
+
+    def on_question(self, callback: QuestionCallback, *, session: Session | str | None = None) -> Callable[[], None]:
+        """As of `Holdfast`. An ordinary function is called in a thread of its own, and may use this host."""
+        return self._added(lambda: self._host.on_question(callback, session=session))
+
     def default_model(self) -> ModelRef | None:
         """The model that a Session without one would use here."""
         return self._thread.run(self._host.default_model())
@@ -108,6 +137,20 @@ class HoldfastSync(Client):
     def rebuild(self) -> int:
         """Project every Session anew from the event log; how many there were."""
         return self._thread.run(self._host.rebuild())
+
+    def _pieces(self, pieces: AsyncGenerator[Piece, None]) -> Generator[Piece, None, None]:
+        async def following() -> Piece | None:
+            return await anext(pieces, None)
+
+        async def close() -> None:
+            with suppress(RuntimeError):  # a read that was cancelled is still ending it
+                await pieces.aclose()
+
+        try:
+            while (piece := self._thread.run(following())) is not None:
+                yield piece
+        finally:
+            self._thread.post(close())
 
     def _add_tools(self, tools: Mapping[str, Tool[Any, Any]]) -> Callable[[], None]:
         return self._added(lambda: self._host.tools.register(tools))

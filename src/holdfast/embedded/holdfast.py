@@ -6,16 +6,15 @@ async with Holdfast("/path/to/project") as hf:
     async def lookup(ticket: str) -> str:
         \"\"\"What a ticket says.\"\"\"
 
-    session = await hf.sessions.create()
-    await hf.sessions.prompt(session.id, prompt=PromptInput(text="What is in README.md?"))
-    await hf.sessions.wait(session.id)
+    answer = await hf.run("What is ticket 7 about?", model="local/qwen")
+    print(answer.text)
 """
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from holdfast.client.errors import ClientError
 from holdfast.client.generated.async_client import AsyncClient
@@ -23,26 +22,38 @@ from holdfast.core.context.system_context import make
 from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.scope import Scope
 from holdfast.embedded.asgi_transport import CLOSED, AsgiTransport
+from holdfast.embedded.attendant import Attendant
 from holdfast.embedded.peers import Peers
+from holdfast.embedded.prompting import Prompting
+from holdfast.embedded.settings import HoldfastSettings, check_names
+from holdfast.embedded.structured import HostSessions
 from holdfast.embedded.tools import HostContext, HostTools
 from holdfast.server.app import App
 from holdfast.server.auth import Hosts
 from holdfast.server.pty_environment import pty_environment as host_variables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
+    from os import PathLike
     from types import TracebackType
+    from typing import Unpack
 
     from holdfast.core.context.source import Source
     from holdfast.core.event.log import Mismatch
-    from holdfast.core.permission.permission import Unattended
+    from holdfast.core.session.activity import Activity
     from holdfast.core.tool.tool import Tool
-    from holdfast.llm.route.transport import Transport
+    from holdfast.embedded.answer import Answer
+    from holdfast.embedded.attendant import PermissionCallback, QuestionCallback
+    from holdfast.embedded.pieces import Piece
+    from holdfast.embedded.prompting import PromptSettings, RunOptions
     from holdfast.schema.model import ModelRef
+    from holdfast.schema.prompt import PromptInput
+    from holdfast.schema.session import Session
     from holdfast.server.auth import Credentials
-    from holdfast.server.pty_environment import HostPtyEnvironment
     from holdfast.server.types import Receive, Send
     from holdfast.server.types import Scope as AsgiScope
+
+T = TypeVar("T")
 
 OPEN = "the host is already open"
 
@@ -51,45 +62,34 @@ class Holdfast(AsyncClient):
     """The generated client with a runtime of its own. Closing stops running work at the nearest safe point, records it
     and ends streams; the next host continues the work."""
 
-    def __init__(
-        self,
-        directory: str | Path | None = None,
-        *,
-        data: str | Path | None = None,
-        environment: dict[str, str] | None = None,
-        transport: Transport | None = None,
-        unattended: Unattended = "wait",
-        trust: bool = False,
-        config: dict[str, Any] | None = None,
-        protect: bool = False,
-        sandbox: Literal["off", "read-only", "workspace"] | None = None,
-        recover: bool = True,
-        pty_environment: HostPtyEnvironment | None = None,
-    ) -> None:
-        """`unattended`: a permission request or question waits for a reply through this client, or is denied or allowed
-        at once. `trust`: trust the configuration of every project; without it only settings that `holdfast trust`
-        accepted have effect, and others can only restrict. `config`: your own configuration, in the form of
-        `opencode.json`, with precedence over all files. `protect`: remove secrets from the environment of this process
-        before the first command starts, so that commands cannot read them; use it only in a process that Holdfast has
-        for itself. `sandbox`: confine the commands of agents; without it HOLDFAST_SANDBOX and the user's configuration
-        decide. `recover`: continue work that an earlier process left unfinished, as `holdfast serve` does; it begins
-        with the first operation, so that your tools are registered by then. `pty_environment`: variables for every
-        terminal, as a mapping or a function of the Location's directory and the terminal's working directory."""
-        self._recover = recover
+    def __init__(self, directory: str | PathLike[str] | None = None, **settings: Unpack[HoldfastSettings]) -> None:
+        """`directory` is the project; the current directory by default."""
+        check_names(settings, HoldfastSettings)
+        data = settings.get("data")
+        self._recover = settings.get("recover", True)
         self._recovering: asyncio.Task[None] | None = None
-        self._pty_environment = host_variables(pty_environment)
+        self._pty_environment = host_variables(settings.get("pty_environment"))
         self._runtime = Runtime(
             paths=Paths(Path(data)) if data is not None else None,
             directory=Path(directory) if directory is not None else None,
-            environment=environment,
-            transport=transport,
-            options=HostOptions(unattended=unattended, trust=trust, config=config, protect=protect, sandbox=sandbox),
+            environment=settings.get("environment"),
+            transport=settings.get("transport"),
+            options=HostOptions(
+                unattended=settings.get("unattended", "wait"),
+                trust=settings.get("trust", False),
+                config=settings.get("config"),
+                protect=settings.get("protect", False),
+                sandbox=settings.get("sandbox"),
+            ),
         )
         self._scope = Scope()
         self._app: App | None = None
         self.tools = self.tool = HostTools(self._add_tools)
         self.context = HostContext(self._add_context)
         super().__init__(AsgiTransport(self._answer))
+        self.sessions: HostSessions = HostSessions(self.sessions._core)
+        self._prompting = Prompting(self, self._activity)
+        self._attendant = Attendant(self, self._runtime, settings.get("unattended", "wait"))
 
     async def __aenter__(self) -> Self:
         if self._app is not None:
@@ -101,6 +101,7 @@ class Holdfast(AsyncClient):
         self._app = self.application()
         if self._scope.closed:
             self._scope = Scope()
+        self._attendant.open()
         return self
 
     async def __aexit__(
@@ -115,10 +116,69 @@ class Holdfast(AsyncClient):
         if self._recovering is not None:
             await asyncio.wait({self._recovering})
             self._recovering = None
+        await self._attendant.close()
         await app.close()
         await self._transport.close()
         await self._runtime.__aexit__(None, None, None)
         self._scope.close()
+
+    async def run(self, prompt: PromptInput | str, **options: Unpack[RunOptions]) -> Answer:
+        """Admit a prompt and wait for the complete answer. Raises ActivityFailed if there is none: the model or a
+        provider failed, the work was interrupted or cannot start. A caller that stops waiting leaves the Session at
+        work, unless `interrupt` is true."""
+        return await self._prompting.run(prompt, **options)
+
+    @overload
+    async def ask(
+        self,
+        prompt: PromptInput | str,
+        *,
+        into: type[T],
+        retry_count: int | None = None,
+        **options: Unpack[RunOptions],
+    ) -> T: ...
+
+    @overload
+    async def ask(
+        self,
+        prompt: PromptInput | str,
+        *,
+        into: dict[str, Any],
+        retry_count: int | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Any: ...
+
+    async def ask(
+        self, prompt: PromptInput | str, *, into: Any, retry_count: int | None = None, **options: Unpack[RunOptions]
+    ) -> Any:
+        """As `run`, and return the answer as a value of a type: a `msgspec.Struct`, a dataclass, a TypedDict, a
+        pydantic model, any other type that msgspec converts to, or a JSON Schema. `retry_count` says how often the
+        model is asked again after an answer that does not match, 2 by default. Raises StructuredOutputFailed, which is
+        an ActivityFailed, if there is no such answer."""
+        return await self._prompting.ask(prompt, into, retry_count, **options)
+
+    def stream(
+        self, session: Session | str, prompt: PromptInput | str, **settings: Unpack[PromptSettings]
+    ) -> AsyncGenerator[Piece, None]:
+        """Admit a prompt when the first piece is asked for, and yield the answer while it is written: text, reasoning,
+        tool calls, requests to a person. The last piece is `Done` with the answer; ActivityFailed is raised in its
+        place. Only work on this prompt is yielded, and nothing of it is lost or repeated. A caller that stops reading
+        leaves the Session at work, unless `interrupt` is true."""
+        return self._prompting.stream(session, prompt, **settings)
+
+    def on_permission(
+        self, callback: PermissionCallback, *, session: Session | str | None = None
+    ) -> Callable[[], None]:
+        """Answer the permission requests of this host's Sessions, or of one Session, with a function, which may be
+        asynchronous. It gets a PermissionRequest and returns `once`, `always`, `reject`, a PermissionReply, or None to
+        leave the request open for others. If it raises, the error is logged and the request stays open. Returns a
+        function that removes it; closing the host does too."""
+        return self._attendant.on_permission(callback, session)
+
+    def on_question(self, callback: QuestionCallback, *, session: Session | str | None = None) -> Callable[[], None]:
+        """Answer the questions of the model likewise. The function gets a QuestionRequest and returns one answer for
+        each question, a single text if there is one question, DISMISS to end the turn, or None to leave it open."""
+        return self._attendant.on_question(callback, session)
 
     def application(
         self,
@@ -177,6 +237,9 @@ class Holdfast(AsyncClient):
     async def rebuild(self) -> int:
         """Rebuild the projections of every Session from the event log. Returns the number of Sessions."""
         return await self._runtime.rebuild()
+
+    async def _activity(self, session_id: str) -> Activity | None:
+        return await self._runtime.store.activity(session_id)
 
     def _add_tools(self, tools: Mapping[str, Tool[Any, Any]]) -> Callable[[], None]:
         return self._runtime.application_tools.register(tools, self._scope)

@@ -7,7 +7,8 @@ spliced in at remembered places when the body is sent, so they move without touc
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from copy import copy
+from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.schema.frozen import Frozen
 
@@ -25,6 +26,11 @@ class Segments:
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self.length = 0
+
+    def copy(self) -> Segments:
+        other = Segments()
+        other._pieces, other.length = self._pieces.copy(), self.length
+        return other
 
     def append(self, piece: bytes) -> None:
         if not piece:
@@ -66,8 +72,24 @@ class Draft:
         """State of the protocol's lowering between batches."""
         self.spare = KEPT_MARKS
         """How many more markers the provider accepts."""
+        self.closing = False
+        """Whether what is added now is said in this one request alone."""
         self.trailer = b""
         """Added to an open user message for this one request; it never becomes part of the sealed bytes."""
+
+    def copy(self) -> Self:
+        """An independent draft with the same bytes, without encoding anything again. The protocol's state is copied
+        one level deep, which is enough for adding a system message."""
+        other = copy(self)
+        other._sealed = self._sealed.copy()
+        other._open = self._open.copy()
+        other._marks = self._marks.copy()
+        other.state = copy(self.state)
+        return other
+
+    def keep_marks(self, earlier: Draft) -> None:
+        """Use the marker offsets of the draft that this one was copied from: what was added since is not cached."""
+        self._marks = earlier._marks.copy()
 
     def begin(self, role: str, opening: bytes, closing: bytes) -> None:
         """Seal the open message and start another. `opening` is everything before its first block."""

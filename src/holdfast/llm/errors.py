@@ -19,11 +19,12 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from holdfast.llm.event import Usage
 from holdfast.schema.exceptions import HoldfastError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from holdfast.llm.event import Usage
 
 Reason = Literal[
     "InvalidRequest",
@@ -113,44 +114,6 @@ class LLMError(HoldfastError):
         self.said = redact(self.said, secrets)
         self.raw = redact(self.raw, secrets) if self.raw is not None else None
         self.code = redact(self.code, secrets) if self.code is not None else None
-
-    def encode(self) -> dict[str, Any]:
-        """As plain JSON, for the durable record."""
-        fields = {
-            "reason": self.reason,
-            "message": self.message,
-            "kind": self.kind,
-            "classification": self.classification,
-            "retryable": self.retryable,
-            "retryAfterMs": self.retry_after_ms,
-            "status": self.status,
-            "code": self.code,
-            "parameter": self.parameter,
-            "tokens": list(self.tokens) or None,
-            "usage": msgspec.to_builtins(self.usage),
-            "diagnostics": msgspec.to_builtins(self.diagnostics) if self.diagnostics else None,
-        }
-        return {key: value for key, value in fields.items() if value is not None}
-
-    @classmethod
-    def decode(cls, fields: Mapping[str, Any]) -> LLMError:
-        diagnostics = fields.get("diagnostics")
-        return cls(
-            fields["reason"],
-            fields["message"],
-            kind=fields.get("kind"),
-            classification=fields.get("classification"),
-            retryable=bool(fields.get("retryable")),
-            parameter=fields.get("parameter"),
-            tokens=tuple(fields.get("tokens") or ()),
-            usage=msgspec.convert(fields["usage"], Usage) if fields.get("usage") else None,
-            answered=Answered(
-                status=fields.get("status"),
-                code=fields.get("code"),
-                retry_after_ms=fields.get("retryAfterMs"),
-                diagnostics=msgspec.convert(diagnostics, Diagnostics) if diagnostics else None,
-            ),
-        )
 
 
 def invalid_request(message: str, *, parameter: str | None = None) -> LLMError:

@@ -1,11 +1,14 @@
 """Validates a value against a JSON Schema, for the keywords that tools and structured answers use. Other keywords are
-ignored."""
+ignored (`schema_check.py` refuses those that would matter). Time and depth are bounded."""
 
 from __future__ import annotations
 
-import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+import msgspec
+
+from holdfast.llm.bounded_pattern import MatchTooLong, PatternError, Steps, bounded_pattern
 from holdfast.llm.tool_schema import lookup
 
 if TYPE_CHECKING:
@@ -13,22 +16,46 @@ if TYPE_CHECKING:
 
 DEPTH = 64
 """Longest chain of references; a schema that only refers to itself permits everything."""
-STEPS = 200_000
-"""Most steps of one validation: nested alternatives multiply. What is not checked by then counts as valid."""
+STEPS = 100_000
+"""Most steps of one validation: nested alternatives multiply."""
+PATTERN_STEPS = 200_000
+"""Most steps of all patterns of one validation."""
+TOO_LONG = "$: takes too long to validate"
+PER_STEP = 10
+"""Comparisons with a list of the schema that count as one step."""
+_COMBINED = frozenset(("allOf", "anyOf", "oneOf", "not", "if"))
+_OF_NUMBERS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"))
+_SORTED = msgspec.json.Encoder(order="sorted")
 
 
 def violation(schema: Any, value: Any) -> str | None:
-    """The first violation with its path; None if the value is valid."""
+    """The first violation with its path; None if the value is valid. What is not checked after `STEPS` counts as
+    valid."""
+    found = violations(schema, value, most=1)
+    return found[0] if found and found[0] != TOO_LONG else None
+
+
+def violations(schema: Any, value: Any, *, root: Any = None, most: int = 5) -> list[str]:
+    """The first violations with their paths; none if the value is valid. A value that takes too long to validate is
+    not valid. References are looked up in `root`, by default the schema itself."""
+    check = _Check(schema if root is None else root)
     try:
-        return next(_Check(schema).violations(schema, value, "$", 0), None)
+        found = list(islice(check.violations(schema, value, "$", 0), most))
     except RecursionError:
-        return "$: is nested too deeply"
+        return ["$: is nested too deeply"]
+    return found or ([TOO_LONG] if check.is_cut_off else [])
 
 
 class _Check:
     def __init__(self, root: Any) -> None:
         self._root = root
         self._left = STEPS
+        self._pattern_steps = Steps(PATTERN_STEPS)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether something was not checked because it would have taken too long."""
+        return self._left < 0 or self._pattern_steps.left < 0
 
     def violations(self, schema: Any, value: Any, at: str, depth: int) -> Iterator[str]:
         self._left -= 1
@@ -38,10 +65,12 @@ class _Check:
             yield f"{at}: nothing is allowed here"
         if not isinstance(schema, dict) or depth > DEPTH:
             return
+        self._left -= (len(_list(schema.get("enum"))) + len(_list(schema.get("required")))) // PER_STEP
         if (named := lookup(self._root, schema.get("$ref"))) is not None:
             yield from self.violations(named, value, at, depth + 1)
-        yield from _of_value(schema, value, at)
-        yield from self._combined(schema, value, at, depth + 1)
+        yield from self._of_value(schema, value, at)
+        if not _COMBINED.isdisjoint(schema):
+            yield from self._combined(schema, value, at, depth + 1)
         match value:
             case dict():
                 yield from self._of_object(schema, value, at)
@@ -62,16 +91,32 @@ class _Check:
                 yield f"{at}: fits {fitting} alternatives where only one is allowed"
         if "not" in schema and next(self.violations(schema["not"], value, at, depth), None) is None:
             yield f"{at}: is what it must not be"
+        if "if" in schema:
+            holds = next(self.violations(schema["if"], value, at, depth), None) is None
+            yield from self.violations(schema.get("then" if holds else "else"), value, at, depth)
 
     def _of_object(self, schema: dict[str, Any], value: dict[str, Any], at: str) -> Iterator[str]:
         for name in _list(schema.get("required")):
             if name not in value:
                 yield f"{at}: {name!r} is missing"
+        if _number(least := schema.get("minProperties")) and len(value) < least:
+            yield f"{at}: has {len(value)} properties, fewer than {least}"
+        if _number(most := schema.get("maxProperties")) and len(value) > most:
+            yield f"{at}: has {len(value)} properties, more than {most}"
+        for name, needed in _dict(schema.get("dependentRequired")).items():
+            for other in _list(needed) if name in value else ():
+                if other not in value:
+                    yield f"{at}: {other!r} is missing, which {name!r} needs"
+        for name, below in _dict(schema.get("dependentSchemas")).items():
+            if name in value:
+                yield from self.violations(below, value, at, 1)
         named = _dict(schema.get("properties"))
         patterns = _dict(schema.get("patternProperties"))
         for name, item in value.items():
             known = [named[name]] if name in named else []
-            known += [below for pattern, below in patterns.items() if _matches(pattern, name)]
+            known += [below for pattern, below in patterns.items() if self._matches(pattern, name)]
+            if "propertyNames" in schema:
+                yield from self.violations(schema["propertyNames"], name, f"{at}: the name {name!r}", 0)
             if not known and "additionalProperties" in schema:
                 if schema["additionalProperties"] is False:
                     yield f"{at}: {name!r} is not allowed"
@@ -85,26 +130,48 @@ class _Check:
             yield f"{at}: has {len(value)} items, fewer than {least}"
         if _number(most := schema.get("maxItems")) and len(value) > most:
             yield f"{at}: has {len(value)} items, more than {most}"
+        if schema.get("uniqueItems") is True and not _all_differ(value):
+            yield f"{at}: has the same item twice"
+        yield from self._of_contained(schema, value, at)
         items = schema.get("items")
         first = _list(items) or _list(schema.get("prefixItems"))
         rest = schema.get("additionalItems") if isinstance(items, list) else items
         for index, item in enumerate(value):
             yield from self.violations(first[index] if index < len(first) else rest, item, f"{at}[{index}]", 0)
 
+    def _of_contained(self, schema: dict[str, Any], value: list[Any], at: str) -> Iterator[str]:
+        if "contains" not in schema:
+            return
+        fitting = sum(next(self.violations(schema["contains"], item, at, 0), None) is None for item in value)
+        least, most = schema.get("minContains", 1), schema.get("maxContains")
+        if _number(least) and fitting < least:
+            yield f"{at}: {fitting} items are of the kind of which there must be at least {least}"
+        if _number(most) and fitting > most:
+            yield f"{at}: {fitting} items are of the kind of which there may be at most {most}"
 
-def _of_value(schema: dict[str, Any], value: Any, at: str) -> Iterator[str]:
-    kinds = schema.get("type")
-    if kinds is not None and not any(_is(kind, value) for kind in (kinds if isinstance(kinds, list) else [kinds])):
-        wanted = " or ".join(map(str, kinds)) if isinstance(kinds, list) else kinds
-        yield f"{at}: expected {wanted}, got {_kind(value)}"
-    if isinstance(schema.get("enum"), list) and not any(_same(value, item) for item in schema["enum"]):
-        yield f"{at}: is none of the allowed values"
-    if "const" in schema and not _same(value, schema["const"]):
-        yield f"{at}: is not the only allowed value"
-    if _number(value):
-        yield from _of_number(schema, value, at)
-    if isinstance(value, str):
-        yield from _of_string(schema, value, at)
+    def _of_value(self, schema: dict[str, Any], value: Any, at: str) -> Iterator[str]:
+        kinds = schema.get("type")
+        if kinds is not None and not any(_is(kind, value) for kind in (kinds if isinstance(kinds, list) else [kinds])):
+            wanted = " or ".join(map(str, kinds)) if isinstance(kinds, list) else kinds
+            yield f"{at}: expected {wanted}, got {_kind(value)}"
+        if isinstance(schema.get("enum"), list) and not any(_same(value, item) for item in schema["enum"]):
+            yield f"{at}: is none of the allowed values"
+        if "const" in schema and not _same(value, schema["const"]):
+            yield f"{at}: is not the only allowed value"
+        if _number(value) and not _OF_NUMBERS.isdisjoint(schema):
+            yield from _of_number(schema, value, at)
+        if isinstance(value, str):
+            yield from _of_string(schema, value, at)
+            pattern = schema.get("pattern")
+            if isinstance(pattern, str) and not self._matches(pattern, value):
+                yield f"{at}: does not match {pattern}"
+
+    def _matches(self, pattern: str, text: str) -> bool:
+        """A pattern that is not supported matches everything."""
+        try:
+            return bounded_pattern(pattern).search(text, self._pattern_steps)
+        except (PatternError, MatchTooLong):
+            return True
 
 
 def _of_number(schema: dict[str, Any], value: float, at: str) -> Iterator[str]:
@@ -116,6 +183,8 @@ def _of_number(schema: dict[str, Any], value: float, at: str) -> Iterator[str]:
         yield f"{at}: is not more than {least}"
     if _number(most := schema.get("exclusiveMaximum")) and value >= most:
         yield f"{at}: is not less than {most}"
+    if _number(step := schema.get("multipleOf")) and step > 0 and not _is_multiple(value, step):
+        yield f"{at}: is not a multiple of {step}"
 
 
 def _of_string(schema: dict[str, Any], value: str, at: str) -> Iterator[str]:
@@ -123,17 +192,33 @@ def _of_string(schema: dict[str, Any], value: str, at: str) -> Iterator[str]:
         yield f"{at}: is shorter than {least} characters"
     if _number(most := schema.get("maxLength")) and len(value) > most:
         yield f"{at}: is longer than {most} characters"
-    pattern = schema.get("pattern")
-    if isinstance(pattern, str) and not _matches(pattern, value):
-        yield f"{at}: does not match {pattern}"
 
 
-def _matches(pattern: str, text: str) -> bool:
-    """A pattern that Python cannot compile matches everything."""
+def _is_multiple(value: float, step: float) -> bool:
+    if isinstance(value, int) and isinstance(step, int):
+        return value % step == 0
     try:
-        return re.search(pattern, text) is not None
-    except re.error:
+        quotient = value / step
+        return abs(quotient - round(quotient)) <= 1e-9 * max(1.0, abs(quotient))
+    except (ArithmeticError, ValueError):  # beyond the range of a float
         return True
+
+
+def _all_differ(values: list[Any]) -> bool:
+    return len({_SORTED.encode(_canonical(item)) for item in values}) == len(values)
+
+
+def _canonical(value: Any) -> Any:
+    """The same for equal JSON values: 1.0 is 1."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            return [_canonical(item) for item in value]
+        case dict():
+            return {name: _canonical(item) for name, item in value.items()}
+        case _:
+            return value
 
 
 def _is(kind: Any, value: Any) -> bool:

@@ -47,6 +47,8 @@ class Capabilities(Frozen):
     """Chat: accepts `cache_control` inside list content."""
     native_json: bool = False
     """The provider's JSON mode gives better structured answers than a forced call."""
+    native_json_with_tools: bool = False
+    """The JSON mode leaves the model free to call tools first."""
     cache_points: Literal["anywhere", "after-text"] = "anywhere"
     """Bedrock: allowed positions of cache points; `after-text` excludes tools, results and media."""
 

@@ -1,6 +1,7 @@
 """Models that need no network: they speak OpenAI's wire format through the same transport seam as a real provider.
 
-`echo` reads the file that a prompt names and answers from it. `scripted` plays a list of turns from a file.
+`echo` reads the file that a prompt names and answers from it; to a prompt with a format it answers with an example made
+from the prompt's text. `scripted` plays a list of turns from a file.
 `ScriptedTransport` does the same from Python and can hold a turn until an event is set."""
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
+from holdfast.llm.answer_format import DESCRIPTION, WRAPPER
 from holdfast.llm.errors import LLMError
+from holdfast.llm.example_value import example_value
 from holdfast.schema.codec import decode_any, encode
 from holdfast.schema.pattern import pattern
 from holdfast.schema.record import Record
@@ -32,10 +36,12 @@ class Call(Record):
 
 
 class Turn(Record):
-    """One turn of the model. `fail` answers with this HTTP status; `cut` ends the stream unfinished."""
+    """One turn of the model. `answer` is given in the form that the request asks for: by a call, or as JSON. `fail`
+    answers with this HTTP status; `cut` ends the stream unfinished."""
 
     text: str | None = None
     calls: tuple[Call, ...] | None = None
+    answer: Any = msgspec.UNSET
     fail: int | None = None
     cut: bool = False
 
@@ -65,7 +71,7 @@ class OfflineTransport:
     async def send(self, request: HttpRequest) -> OfflineResponse:
         body = decode_any(b"".join(request.body))
         turn = echo(body) if body["model"] != "scripted" else self._scripted(body)
-        return respond(turn, body["model"])
+        return respond(with_answer(turn, body), body["model"])
 
     async def close(self) -> None:
         pass
@@ -110,7 +116,7 @@ class ScriptedTransport:
         if gate := self._gates.get(index):
             await gate.wait()
         turn = self._turns[index] if index < len(self._turns) else Turn(text="done")
-        return respond(turn(body) if callable(turn) else turn, body["model"])
+        return respond(with_answer(turn(body) if callable(turn) else turn, body), body["model"])
 
     async def close(self) -> None:
         pass
@@ -130,7 +136,36 @@ def echo(body: dict[str, Any]) -> Turn:
             text=f"Reading {named[0]}.",
             calls=(Call(tool="read", input={"path": named[0]}),),
         )
+    if (form := _asked_format(body)) is not None:
+        return Turn(answer=example_value(form.schema, prompt))
     return Turn(text=prompt)
+
+
+def with_answer(turn: Turn, body: dict[str, Any]) -> Turn:
+    """The turn with its answer as the request asks for it: as a call of the tool for answers, or as JSON."""
+    if turn.answer is msgspec.UNSET:
+        return turn
+    asked = _asked_format(body)
+    wrapped = asked is not None and list(asked.schema.get("properties", ())) == [WRAPPER]
+    given = turn.answer
+    if wrapped and not (isinstance(given, dict) and list(given) == [WRAPPER]):
+        given = {WRAPPER: given}
+    if asked is None or asked.tool is None:
+        return replace(turn, text=(turn.text or "") + encode(given).decode(), answer=msgspec.UNSET)
+    return replace(turn, calls=(*(turn.calls or ()), Call(tool=asked.tool, input=given)), answer=msgspec.UNSET)
+
+
+class _AskedFormat(Record):
+    tool: str | None
+    schema: dict[str, Any]
+
+
+def _asked_format(body: dict[str, Any]) -> _AskedFormat | None:
+    if (given := body.get("response_format")) is not None:
+        return _AskedFormat(tool=None, schema=given["json_schema"]["schema"])
+    functions = [tool["function"] for tool in body.get("tools", ())]
+    found = next((function for function in functions if function["description"] == DESCRIPTION), None)
+    return None if found is None else _AskedFormat(tool=found["name"], schema=found["parameters"])
 
 
 def respond(turn: Turn, model: str) -> OfflineResponse:

@@ -62,6 +62,16 @@ class Prepared(Frozen):
     def extend(self, messages: Sequence[Message]) -> None:
         self.model.route.protocol.extend(self.draft, self.model, messages)
 
+    def followed_by(self, messages: Sequence[Message]) -> Prepared:
+        """This request with system messages at its end, which stay out of the draft and out of the cached prefix. The
+        cost does not depend on the length of the conversation."""
+        assert all(message.role == "system" for message in messages)
+        draft = self.draft.copy()
+        draft.closing = True
+        self.model.route.protocol.extend(draft, self.model, messages)
+        draft.keep_marks(self.draft)
+        return Prepared(self.model, self.request, draft)
+
     def chunks(self) -> list[bytes]:
         """The body as it will be sent, cache markers in place."""
         if self.draft.empty:
@@ -90,7 +100,18 @@ def prepare(model: Model, request: Request) -> Prepared:
 def stream(
     transport: Transport,
     model: Model,
-    request: Request | Prepared,
+    request: Request,
+    *,
+    retry: Retry = DEFAULT_RETRY,
+    limits: AnswerLimits = DEFAULT_LIMITS,
+) -> AsyncGenerator[list[Event], None]:
+    """Prepare a request and send it: see `stream_prepared`."""
+    return stream_prepared(transport, prepare(model, request), retry=retry, limits=limits)
+
+
+def stream_prepared(
+    transport: Transport,
+    prepared: Prepared,
     *,
     retry: Retry = DEFAULT_RETRY,
     before: Callable[[], Awaitable[None]] | None = None,
@@ -101,9 +122,8 @@ def stream(
     releases the connection. `retry` says which failures before any output are tried again, and when. `before` is
     awaited when everything is ready; nothing is sent until it returns. An answer that exceeds `limits` raises
     AnswerTooLarge after the events before it; `pace` says how fast it is read."""
-    prepared = request if isinstance(request, Prepared) else prepare(model, request)
     batches = _stream(transport, prepared, retry, before, limits, pace)
-    total = model.route.timeouts.total
+    total = prepared.model.route.timeouts.total
     return batches if total is None else _limited(batches, total)
 
 

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 import msgspec
 
 from holdfast.llm import event as ev
+from holdfast.llm.answer_format import WRAPPER, wrap
 from holdfast.llm.errors import Answered, LLMError, excerpt, invalid_output
 from holdfast.llm.json_schema import violation
 from holdfast.llm.model import deep_merge
+from holdfast.llm.native_schema import native_schema, without_null_options
 from holdfast.llm.request import Message, Request, ToolChoice, ToolDefinition, tool_result, user
 from holdfast.llm.response import Response, fold
 from holdfast.llm.route.retry import DEFAULT_RETRY, Retry
 from holdfast.llm.stream import stream
-from holdfast.llm.tool_schema import DEFINITIONS, open_root, schema_of
+from holdfast.llm.tool_schema import open_root, schema_of
 from holdfast.schema.codec import decode_any
 from holdfast.schema.frozen import Frozen
 
@@ -32,8 +34,6 @@ T = TypeVar("T")
 
 TOOL = "generate_object"
 DESCRIPTION = "Return the structured result by calling this tool."
-WRAPPER = "value"
-"""Name under which a value that is not an object is wrapped, because the input of a tool must be an object."""
 
 
 class Round(Frozen):
@@ -97,12 +97,14 @@ async def generate_object(
 ) -> Generated[Any]:
     """An answer of this kind: a type that msgspec can convert to, or a JSON Schema as a dict.
 
-    `native` asks for the provider's JSON mode; by default the model's capabilities decide. `repair` allows one more
-    round, in which the model is shown the violation. Raises LLMError, with InvalidProviderOutput for an invalid
-    answer."""
+    `native` asks for the provider's JSON mode, which is used if it accepts the schema; by default the model's
+    capabilities decide. `repair` allows one more round, in which the model is shown the violation. Raises LLMError,
+    with InvalidProviderOutput for an invalid answer."""
     shape = _shape(kind)
-    by_format = model.capabilities.native_json if native is None else native
-    asked = _formatted(request, shape) if by_format else _forced(model, request, shape)
+    wanted = model.capabilities.native_json if native is None else native
+    accepted = native_schema(model, shape.schema) if wanted else None
+    by_format = accepted is not None
+    asked = _formatted(request, accepted) if accepted is not None else _forced(model, request, shape)
     rounds: tuple[Round, ...] = ()
     while True:
         rounds = (*rounds, await _round(transport, model, asked, retry))
@@ -139,7 +141,7 @@ def _shape(kind: Any) -> _Shape:
     def check(given: dict[str, Any]) -> Any:
         if wrapped and WRAPPER not in given:
             raise _Misfit(f"$: {WRAPPER!r} is missing")
-        value = given[WRAPPER] if wrapped else given
+        value = without_null_options(schema, given[WRAPPER] if wrapped else given)
         if raw:
             if (wrong := violation(kind, value)) is not None:
                 raise _Misfit(wrong)
@@ -149,20 +151,7 @@ def _shape(kind: Any) -> _Shape:
         except msgspec.ValidationError as error:
             raise _Misfit(str(error)) from error
 
-    return _Shape(_wrap(schema) if wrapped else schema, check)
-
-
-def _wrap(schema: dict[str, Any]) -> dict[str, Any]:
-    """Definitions stay at the top level, where references expect them."""
-    own = {key: value for key, value in schema.items() if key not in DEFINITIONS}
-    shared = {key: schema[key] for key in DEFINITIONS if key in schema}
-    return {
-        "type": "object",
-        "properties": {WRAPPER: own},
-        "required": [WRAPPER],
-        "additionalProperties": False,
-        **shared,
-    }
+    return _Shape(wrap(schema) if wrapped else schema, check)
 
 
 def _forced(model: Model, request: Request, shape: _Shape) -> Request:
@@ -179,12 +168,12 @@ def _forced(model: Model, request: Request, shape: _Shape) -> Request:
     )
 
 
-def _formatted(request: Request, shape: _Shape) -> Request:
+def _formatted(request: Request, schema: dict[str, Any]) -> Request:
     return msgspec.structs.replace(
         request,
         tools=(),
         tool_choice=None,
-        response_format={"type": "json", "name": TOOL, "schema": shape.schema},
+        response_format={"type": "json", "name": TOOL, "schema": schema, "strict": True},
     )
 
 

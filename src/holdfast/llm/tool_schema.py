@@ -17,19 +17,19 @@ Schema = dict[str, Any]
 DEPTH = 24
 NODES = 5000
 
-_COMBINERS = ("anyOf", "oneOf", "allOf")
+COMBINERS = ("anyOf", "oneOf", "allOf")
 DEFINITIONS = ("$defs", "definitions")
-_MAPS = frozenset(("properties", "patternProperties", "dependentSchemas", *DEFINITIONS))
-_LISTS = frozenset((*_COMBINERS, "prefixItems", "items"))
+MAPS = frozenset(("properties", "patternProperties", "dependentSchemas", *DEFINITIONS))
+LISTS = frozenset((*COMBINERS, "prefixItems", "items"))
 _CONDITIONS = ("not", "if", "then", "else")
-_SINGLE = frozenset(
+SINGLE = frozenset(
     (
         *("items", "additionalItems", "unevaluatedItems", "contains"),
         *("additionalProperties", "unevaluatedProperties", "propertyNames"),
         *_CONDITIONS,
     )
 )
-_REFUSED_AT_THE_TOP = frozenset((*_COMBINERS, "not", "enum"))
+_REFUSED_AT_THE_TOP = frozenset((*COMBINERS, "not", "enum"))
 _GEMINI_KEYS = (
     *("description", "required", "format", "type", "nullable", "enum", "properties", "items"),
     *("allOf", "anyOf", "oneOf", "minLength"),
@@ -39,7 +39,7 @@ _SAYS_SOMETHING = frozenset(
         *("type", "enum", "const", "$ref", "items", "prefixItems"),
         *("properties", "patternProperties", "additionalProperties", "required"),
         *_CONDITIONS,
-        *_COMBINERS,
+        *COMBINERS,
     )
 )
 """Keywords that constrain a value."""
@@ -61,7 +61,7 @@ def object_schema(schema: Schema) -> Schema:
     root = open_root(schema)
     top = {key: value for key, value in root.items() if key not in _REFUSED_AT_THE_TOP} | {"type": "object"}
     properties, required = dict(_dict(top.get("properties"))), _names(top)
-    parts = [(key, _target(schema, item)) for key in _COMBINERS for item in _list(root.get(key))]
+    parts = [(key, _target(schema, item)) for key in COMBINERS for item in _list(root.get(key))]
     for key, part in parts:
         if not _is_object(part):
             continue
@@ -99,7 +99,7 @@ def gemini_schema(schema: Schema) -> Schema | None:
 
 def gemini_sanitise(schema: Schema) -> Schema:
     node = _below(schema, gemini_sanitise)
-    combined = any(key in node for key in _COMBINERS)
+    combined = any(key in node for key in COMBINERS)
     if isinstance(node.get("enum"), list):
         node["enum"] = [_text(value) for value in node["enum"]]
         node |= {"type": _textual(node["type"])} if "type" in node else {}
@@ -127,18 +127,18 @@ def _projected(schema: Schema) -> Schema | None:
     if isinstance(items, dict):
         node["items"] = _projected(items) or {"type": "object"}
     node = {key: value for key, value in node.items() if value or key not in ("required", "properties")}
-    for key in _COMBINERS:
+    for key in COMBINERS:
         node = _project_alternatives(node, key)
     return None if _is_gone(schema, node) else {key: node[key] for key in _GEMINI_KEYS if key in node}
 
 
 def _is_gone(schema: Schema, node: Schema) -> bool:
     """Whether this is an object without properties, or alternatives of such objects."""
-    if "properties" in node or any(key in node for key in _COMBINERS):
+    if "properties" in node or any(key in node for key in COMBINERS):
         return False
     if node.get("type") == "object":
         return node.get("additionalProperties", False) is False
-    return "type" not in node and any(key in schema for key in _COMBINERS)
+    return "type" not in node and any(key in schema for key in COMBINERS)
 
 
 def _project_type(node: Schema) -> None:
@@ -243,6 +243,18 @@ def closed(schema: Schema) -> Schema:
     return {"additionalProperties": False, **node} if _is_object(node) else node
 
 
+def nullable_types(schema: Schema) -> Schema:
+    """Writes `anyOf` of one simple type and null as a list of types, which no dialect removes."""
+    node = _below(schema, nullable_types)
+    given = _list(node.get("anyOf"))
+    kept = [item for item in given if not _is_null(item)]
+    simple = len(kept) == 1 and len(given) == 2 and isinstance(kept[0], dict) and "enum" not in kept[0]
+    if not simple or kept[0].get("type") not in ("string", "number", "integer", "boolean"):
+        return node
+    rest = {key: value for key, value in node.items() if key != "anyOf"}
+    return {**kept[0], **rest, "type": [kept[0]["type"], "null"]}
+
+
 def _references(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         if isinstance(value.get("$ref"), str):
@@ -260,11 +272,11 @@ def _below(schema: Schema, visit: Callable[[Schema], Schema]) -> Schema:
 
     node = dict(schema)
     for key, value in schema.items():
-        if key in _MAPS and isinstance(value, dict):
+        if key in MAPS and isinstance(value, dict):
             node[key] = {name: one(item) for name, item in value.items()}
-        elif key in _LISTS and isinstance(value, list):
+        elif key in LISTS and isinstance(value, list):
             node[key] = [one(item) for item in value]
-        elif key in _SINGLE:
+        elif key in SINGLE:
             node[key] = one(value)
     return node
 

@@ -9,7 +9,9 @@ from holdfast.protocol import (
     configuration,
     extensions,
     files,
+    inbox,
     instance,
+    instructions,
     integrations,
     permissions,
     project_copies,
@@ -32,5 +34,7 @@ API: tuple[Endpoint, ...] = (
     *files.ENDPOINTS,
     *pty.ENDPOINTS,
     *project_copies.ENDPOINTS,
+    *inbox.ENDPOINTS,
+    *instructions.ENDPOINTS,
     *extensions.ENDPOINTS,
 )

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.protocol.endpoint import Endpoint, endpoint
 from holdfast.protocol.scope import MessagePath, of_session
-from holdfast.schema.errors import ConflictError, MessageNotFoundError, UnknownError
+from holdfast.schema.errors import ConflictError, MessageNotFoundError, ServiceUnavailableError, UnknownError
 from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
 from holdfast.schema.prompt import Admission
 from holdfast.schema.record import Record
@@ -33,6 +33,14 @@ class MovePayload(Record):
 class InterruptedQuery(Record):
     directory: str | None = None
     """Only Sessions of this directory."""
+
+
+class GeneratePayload(Record):
+    prompt: Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class Generated(Record):
+    text: str
 
 
 class RecoverPayload(Record):
@@ -129,6 +137,16 @@ _OF_SESSION = of_session(
         "The System Context of a Session: its baseline, its sources and later changes.",
         data=RequestContextView,
         errors=(UnknownError,),
+    ),
+    endpoint(
+        "sessions.generate",
+        "POST /generate",
+        "v2.session.generate",
+        "One answer of the Session's model on the settled history, without tools; nothing is added to the "
+        "conversation. A caller that disconnects ends it.",
+        payload=GeneratePayload,
+        data=Generated,
+        errors=(ServiceUnavailableError,),
     ),
     endpoint("sessions.todos", "GET /todo", "holdfast.session.todos", "The model's to-do list.", data=list[Todo]),
 )

@@ -12,12 +12,6 @@ from holdfast.schema.record import Record
 WorkspaceIDField = Annotated[str, msgspec.Meta(pattern="^wrk")]
 
 
-class ModelInput(Record):
-    id: str
-    provider_id: str
-    variant: str | UnsetType = UNSET
-
-
 class LocationInput(Record):
     directory: str
     workspace_id: WorkspaceIDField | UnsetType = UNSET

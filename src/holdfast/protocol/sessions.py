@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from holdfast.protocol.endpoint import Endpoint, endpoint
-from holdfast.protocol.inputs import LocationInput, ModelInput, WorkspaceIDField
+from holdfast.protocol.inputs import LocationInput, WorkspaceIDField
 from holdfast.protocol.scope import SAFE, MessagePath, of_session
-from holdfast.protocol.unsupported import UnsupportedBesideCommand, UnsupportedBesidePrompt
+from holdfast.protocol.unsupported import (
+    UnsupportedBesideCommand,
+    UnsupportedBesidePrompt,
+    UnsupportedBesideShell,
+)
 from holdfast.schema.errors import (
     CommandNotFoundError,
     ConflictError,
+    ForbiddenError,
     InvalidCursorError,
     MessageNotFoundError,
     ServiceUnavailableError,
+    SkillNotFoundError,
     UnknownError,
 )
 from holdfast.schema.ids import MessageIDField, SessionIDField
-from holdfast.schema.prompt import Admission, AgentInput, Delivery, FileInput, PromptInput
+from holdfast.schema.prompt import (
+    Admission,
+    AgentInput,
+    Delivery,
+    FileInput,
+    JsonFormat,
+    ModelInput,
+    PromptInput,
+    SkillInput,
+    TextFormat,
+)
 from holdfast.schema.record import Record
-from holdfast.schema.session import Revert, Session, SessionActive
+from holdfast.schema.session import ForkBefore, ForkThrough, Revert, Session, SessionActive
 from holdfast.schema.session_message import SessionMessage
 from holdfast.schema.typed_event import DurableEvent, Event
 
@@ -42,8 +58,8 @@ class ListQuery(Record):
 
 
 CHECKED = "x-holdfast-checked"
-"""Header that rejects an unknown agent or model when a Session is created. Without it they are accepted, as in the
-contract, and the Session's input does not start."""
+"""Header that rejects an unknown agent or model when a Session is created, or when a prompt names one. Without it they
+are accepted, as in the contract, and the input does not start."""
 
 
 class CreatePayload(Record):
@@ -54,18 +70,62 @@ class CreatePayload(Record):
 
 
 class PromptPayload(Record):
+    """The prompt is inside `prompt`, or its fields are beside `id`, `delivery` and `resume`; not both."""
+
     id: MessageIDField | None = None
-    prompt: PromptInput
+    prompt: PromptInput | None = None
+    text: str | None = None
+    files: tuple[FileInput, ...] | None = None
+    agents: tuple[AgentInput, ...] | None = None
+    skills: tuple[SkillInput, ...] | None = None
+    metadata: dict[str, Any] | None = None
+    system: str | None = None
+    tools: dict[str, bool] | None = None
+    format: TextFormat | JsonFormat | None = None
+    agent: str | None = None
+    model: ModelInput | None = None
+    variant: str | None = None
+    no_reply: bool | None = None
     delivery: Delivery | None = None
     resume: bool | None = None
+    resolve: bool | None = None
+    """Whether mentions in the text (`@path`, `@path#L10-20`, `@reference/path`, `@agent`) are attached."""
+
+
+PROMPT_FIELDS = PromptInput.__struct_fields__
+"""The fields of a prompt, in either shape."""
 
 
 class CommandPayload(Record):
     id: MessageIDField | None = None
     command: str
     arguments: str | None = None
+    agent: str | None = None
+    model: ModelInput | None = None
     files: tuple[FileInput, ...] | None = None
     agents: tuple[AgentInput, ...] | None = None
+    skills: tuple[SkillInput, ...] | None = None
+    delivery: Delivery | None = None
+    resume: bool | None = None
+
+
+class SkillPayload(Record):
+    id: MessageIDField | None = None
+    skill: str
+    resume: bool | None = None
+
+
+class ShellPayload(Record):
+    id: Annotated[str, msgspec.Meta(pattern="^(msg|evt)_")] | None = None
+    """The id of the message. With `evt_` in place of `msg_` it names the same message."""
+    command: str
+
+
+class SyntheticPayload(Record):
+    id: MessageIDField | None = None
+    text: str
+    description: str | None = None
+    metadata: dict[str, Any] | None = None
     delivery: Delivery | None = None
     resume: bool | None = None
 
@@ -81,6 +141,10 @@ class SwitchModelPayload(Record):
 class StagePayload(Record):
     message_id: MessageIDField
     files: bool | None = None
+
+
+class ForkPayload(Record):
+    boundary: ForkBefore | ForkThrough
 
 
 class MessagesQuery(Record):
@@ -123,24 +187,61 @@ _OF_SESSION = of_session(
         "sessions.prompt",
         "POST /prompt",
         "v2.session.prompt",
-        "Admit a prompt durably and wake the Session, unless `resume` is false.",
+        "Admit a prompt durably and wake the Session, unless `resume` is false. With `resolve`, mentions in its text "
+        "are attached; a file that needs permission is asked for, and a caller that disconnects meanwhile ends it.",
         payload=PromptPayload,
         unsupported=UnsupportedBesidePrompt,
         data=Admission,
-        errors=(ConflictError,),
+        errors=(ConflictError, ServiceUnavailableError),
+        headers=((CHECKED, "1"),),
     ),
     endpoint(
         "sessions.command",
         "POST /command",
         "v2.session.command",
         "Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its "
-        "template need permission like those of an agent. A caller that disconnects before the admission ends it.",
+        "template need permission like those of an agent. A caller that disconnects before the admission ends it. "
+        "The command's own agent and model come before those of the call, and apply to this prompt only.",
         payload=CommandPayload,
         unsupported=UnsupportedBesideCommand,
         data=Admission,
         errors=(CommandNotFoundError, ConflictError, ServiceUnavailableError),
         extension=True,
         handler="commands.command",
+    ),
+    endpoint(
+        "sessions.skill",
+        "POST /skill",
+        "v2.session.skill",
+        "Admit a skill as a prompt without a text and wake the Session, unless `resume` is false.",
+        payload=SkillPayload,
+        errors=(SkillNotFoundError, ConflictError, ServiceUnavailableError),
+        extension=True,
+        handler="commands.skill",
+    ),
+    endpoint(
+        "sessions.shell",
+        "POST /shell",
+        "v2.session.shell",
+        "Run a command in the Session's directory once the Session is idle, and return when it has ended. Command and "
+        "output become a message; no turn is taken. It needs permission like the `bash` calls of the Session's agent.",
+        payload=ShellPayload,
+        unsupported=UnsupportedBesideShell,
+        errors=(ForbiddenError, ConflictError, ServiceUnavailableError),
+        extension=True,
+        handler="commands.shell",
+    ),
+    endpoint(
+        "sessions.synthetic",
+        "POST /synthetic",
+        "v2.session.synthetic",
+        "Admit text that a program adds to the conversation and wake the Session, unless `resume` is false. The model "
+        "reads it as a message of the user.",
+        payload=SyntheticPayload,
+        data=Admission,
+        errors=(ConflictError,),
+        extension=True,
+        handler="commands.synthetic",
     ),
     endpoint(
         "sessions.compact",
@@ -177,6 +278,16 @@ _OF_SESSION = of_session(
         "POST /revert/commit",
         "v2.session.revert.commit",
         "Remove everything after the staged message from the conversation.",
+    ),
+    endpoint(
+        "sessions.fork",
+        "POST /fork",
+        "v2.session.fork",
+        "Create a Session that shares this one's conversation: before a message, or all of it that is complete.",
+        payload=ForkPayload,
+        data=Session,
+        errors=(MessageNotFoundError,),
+        extension=True,
     ),
     endpoint(
         "sessions.context",

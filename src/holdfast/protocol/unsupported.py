@@ -11,46 +11,50 @@ NOTHING = msgspec.Raw(b"null")
 
 
 class UnsupportedInPrompt(Record):
-    format: msgspec.Raw = NOTHING
-    system: msgspec.Raw = NOTHING
-    tools: msgspec.Raw = NOTHING
-    no_reply: msgspec.Raw = NOTHING
-    model: msgspec.Raw = NOTHING
-    agent: msgspec.Raw = NOTHING
-    variant: msgspec.Raw = NOTHING
     parts: msgspec.Raw = NOTHING
-    skills: msgspec.Raw = NOTHING
-    metadata: msgspec.Raw = NOTHING
     command: msgspec.Raw = NOTHING
     arguments: msgspec.Raw = NOTHING
 
 
+class MisplacedInPrompt(UnsupportedInPrompt):
+    """And a field that belongs beside `prompt`."""
+
+    resolve: msgspec.Raw = NOTHING
+
+
 class UnsupportedBesidePrompt(UnsupportedInPrompt):
-    """The same fields beside `prompt`, and fields that belong inside it."""
+    """The same fields beside `prompt`, and a name that a field of OpenCode has elsewhere."""
 
     message_id: msgspec.Raw = NOTHING
-    text: msgspec.Raw = NOTHING
-    files: msgspec.Raw = NOTHING
-    agents: msgspec.Raw = NOTHING
-    prompt: UnsupportedInPrompt = UnsupportedInPrompt()
+    prompt: MisplacedInPrompt = MisplacedInPrompt()
 
 
 class UnsupportedBesideCommand(Record):
     """The same for a call of a command."""
 
+    variant: msgspec.Raw = NOTHING
+    parts: msgspec.Raw = NOTHING
+    message_id: msgspec.Raw = NOTHING
+    system: msgspec.Raw = NOTHING
+    tools: msgspec.Raw = NOTHING
+    format: msgspec.Raw = NOTHING
+    metadata: msgspec.Raw = NOTHING
+    no_reply: msgspec.Raw = NOTHING
+
+
+class UnsupportedBesideShell(Record):
+    """The same for a command that a person runs."""
+
     agent: msgspec.Raw = NOTHING
     model: msgspec.Raw = NOTHING
     variant: msgspec.Raw = NOTHING
-    skills: msgspec.Raw = NOTHING
     parts: msgspec.Raw = NOTHING
     message_id: msgspec.Raw = NOTHING
 
 
 INSTEAD = {
     "messageID": "the id of a prompt is `id`",
-    "text": "it belongs inside `prompt`",
-    "files": "it belongs inside `prompt`",
-    "agents": "it belongs inside `prompt`",
+    "resolve": "it belongs beside `prompt`",
     "model": "choose the Session's model instead",
     "agent": "choose the Session's agent instead",
     "variant": "choose the Session's model with its variant instead",

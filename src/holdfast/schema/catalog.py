@@ -72,6 +72,8 @@ class ModelCapabilities(Record):
     tools: bool
     input: tuple[str, ...]
     output: tuple[str, ...]
+    structured: bool | None = None
+    """Whether the provider can be made to answer in the form of a JSON Schema; absent if unknown."""
 
 
 class ModelTime(Record):
@@ -247,3 +249,5 @@ class ReferenceInfo(Record):
     description: str | None = None
     hidden: bool | None = None
     source: LocalReference | GitReference
+    problem: str | None = None
+    """Why it cannot be used at present."""

@@ -2,8 +2,10 @@
 
 InvalidRequestError 400      InvalidCursorError 400       UnauthorizedError 401      ForbiddenError 403
 SessionNotFoundError 404     MessageNotFoundError 404     ProviderNotFoundError 404  PermissionNotFoundError 404
-QuestionNotFoundError 404    PtyNotFoundError 404         CommandNotFoundError 404   NotFoundError 404
+QuestionNotFoundError 404    PtyNotFoundError 404         CommandNotFoundError 404   SkillNotFoundError 404
+NotFoundError 404
 MethodNotAllowedError 405    ConflictError 409            UnsupportedMediaTypeError 415
+InstructionEntryValueTooLargeError 413
 UnknownError 500             ServiceUnavailableError 503
 
 One is discriminated by `name`: ProjectCopyError 400.
@@ -75,6 +77,12 @@ class CommandNotFoundError(PublicError):
     command: str
 
 
+class SkillNotFoundError(PublicError):
+    status: ClassVar[int] = 404
+
+    skill: str
+
+
 class NotFoundError(PublicError):
     """Unknown path of this server or of a Location."""
 
@@ -88,6 +96,12 @@ class MethodNotAllowedError(PublicError):
 class ConflictError(PublicError):
     status: ClassVar[int] = 409
     resource: str | None = None
+
+
+class InstructionEntryValueTooLargeError(PublicError):
+    status: ClassVar[int] = 413
+    actual_bytes: int
+    max_bytes: int
 
 
 class UnsupportedMediaTypeError(PublicError):

@@ -56,6 +56,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     announced: bool = True
     """Whether live subscribers receive it."""
     upcast: Callable[[Any], Record] | None = None
+    begins_at: Callable[[Any], int | None] | None = None
+    """The sequence with which an aggregate begins whose first event has this payload; None stands for 0."""
 
     @property
     def durable(self) -> bool:

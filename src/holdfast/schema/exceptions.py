@@ -14,14 +14,17 @@ HoldfastError                   `code` names the failure, the text explains it
 │   │   ├── PermissionNotFound  `request_id`
 │   │   ├── QuestionNotFound    `request_id`
 │   │   ├── PtyNotFound         `pty_id`
-│   │   └── CommandNotFound     `command`
+│   │   ├── CommandNotFound     `command`
+│   │   └── SkillNotFound       `skill`
 │   ├── MethodNotAllowed 405
 │   ├── Conflict 409            `resource`
+│   ├── InstructionTooLarge 413 `actual_bytes`, `max_bytes`
 │   ├── UnsupportedMediaType 415
 │   ├── ServerFailed 500        `ref` finds the failure in the server's log
 │   └── ServiceUnavailable 503  `service`
 ├── ClientError                 the way to the server and back failed (client/errors.py)
 ├── ActivityFailed              a Session's work did not complete (client/errors.py)
+│   └── StructuredOutputFailed  no answer had the form that the prompt asked for
 ├── StorageError                the database cannot be used (core/database/errors.py)
 ├── LLMError                    a provider failed (llm/errors.py)
 ├── ToolFailure                 a tool tells the model why it failed (core/tool/tool.py)
@@ -34,11 +37,17 @@ one `except` clause fits a runtime in the same process, a host in memory and a s
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from holdfast.schema import errors as wire
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NAME_CHARACTERS = 200
+"""Of a name that a caller sent, in a message."""
 
 
 class HoldfastError(Exception):
@@ -211,9 +220,20 @@ class CommandNotFound(NotFound):
 
     struct = wire.CommandNotFoundError
 
-    def __init__(self, command: str) -> None:
-        super().__init__(f"Command not found: {command}")
-        self.command = command
+    def __init__(self, command: str, near: Sequence[str] = ()) -> None:
+        hint = f". Similar: {', '.join(near)}" if near else ""
+        super().__init__(f"Command not found: {command[:NAME_CHARACTERS]}{hint}")
+        self.command = command[:NAME_CHARACTERS]
+
+
+class SkillNotFound(NotFound):
+    """No such skill; nothing was admitted."""
+
+    struct = wire.SkillNotFoundError
+
+    def __init__(self, skill: str) -> None:
+        super().__init__(f"Skill not found: {skill[:NAME_CHARACTERS]}")
+        self.skill = skill[:NAME_CHARACTERS]
 
 
 class MethodNotAllowed(ApiError):
@@ -230,6 +250,17 @@ class Conflict(ApiError):
     def __init__(self, message: str, *, resource: str | None = None) -> None:
         super().__init__(message)
         self.resource = resource
+
+
+class InstructionTooLarge(ApiError):
+    """The value of an instruction entry has too many bytes as JSON; nothing was changed."""
+
+    struct = wire.InstructionEntryValueTooLargeError
+
+    def __init__(self, actual_bytes: int, max_bytes: int) -> None:
+        super().__init__(f"The value has {actual_bytes} bytes as JSON; an instruction entry may have {max_bytes}")
+        self.actual_bytes = actual_bytes
+        self.max_bytes = max_bytes
 
 
 class UnsupportedMediaType(ApiError):

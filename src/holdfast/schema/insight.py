@@ -53,6 +53,10 @@ class InterruptedActivity(Record):
     dispatched: int | None = None
 
 
+STRUCTURED_OUTPUT = "Session.StructuredOutputError"
+"""The code of an outcome: the model gave no answer in the form that the prompt asked for."""
+
+
 class Outcome(Record):
     """How the last activity of a Session ended: `completed`, `failed` or `interrupted`. Or why it has not ended:
     `waiting` for a person, `blocked` before it could start, `unfinished` because no process executes it. `idle` means
@@ -63,6 +67,8 @@ class Outcome(Record):
     """Its newest answer."""
     error: str | None = None
     """The error, or what it waits for."""
+    code: str | None = None
+    """The name of the failure, if it has one."""
     pending: int = 0
     """Admitted inputs that are not promoted yet."""
 
@@ -114,6 +120,8 @@ class PrefixBreakInfo(Record):
 
     seq: int
     causes: tuple[str, ...]
+    plugins: tuple[str, ...] | None = None
+    """The plugins, where a hook is a cause."""
 
 
 class RequestContextInfo(Record, tag_field="status", tag="initialized"):

@@ -37,6 +37,13 @@ class CompactionDelta(SessionDelta):
     text: str
 
 
+class ShellDelta(SessionDelta):
+    """Output of a running shell message. It is bounded; `shell.ended` has the output that is kept."""
+
+    call_id: str
+    delta: str
+
+
 class TodoUpdated(Record):
     session_id: SessionIDField
     todos: tuple[Todo, ...]

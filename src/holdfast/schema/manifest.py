@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from holdfast.schema import live_event as live
 from holdfast.schema import pty
 from holdfast.schema import session_event as ev
@@ -59,10 +61,17 @@ def _session(
     )
 
 
+def _first_of_session(created: ev.SessionCreated) -> int | None:
+    """A fork's own events follow the history it shares, so that one order holds for both."""
+    return created.info.fork.through_seq + 1 if created.info.fork is not None else None
+
+
 SESSION_DEFINITIONS: tuple[Definition, ...] = (
-    _session("session.created", ev.SessionCreated, public=False),
+    replace(_session("session.created", ev.SessionCreated, public=False), begins_at=_first_of_session),
     _session("session.updated", ev.SessionUpdated, public=False),
     _session("session.deleted", ev.SessionDeleted, public=False),
+    _session("session.next.forked", ev.SessionForked, public=False),
+    _session("session.next.lineage.shortened", ev.LineageShortened, public=False),
     _session("session.next.agent.switched", ev.AgentSwitched),
     _session("session.next.model.switched", ev.ModelSwitched),
     _session("session.next.moved", ev.Moved),
@@ -95,8 +104,11 @@ SESSION_DEFINITIONS: tuple[Definition, ...] = (
     _session("session.next.revert.cleared", ev.RevertCleared),
     _session("session.next.revert.committed", ev.RevertCommitted),
     _session("session.next.input.withdrawn", ev.InputWithdrawn, public=False),
+    _session("session.next.input.delivery.changed", ev.InputDeliveryChanged, public=False),
     _session("session.next.attachment.stored", ev.AttachmentStored, public=False),
     _session("session.next.instruction.discovered", ev.InstructionDiscovered, public=False),
+    _session("session.next.instruction.entry.put", ev.InstructionEntryPut, public=False),
+    _session("session.next.instruction.entry.removed", ev.InstructionEntryRemoved, public=False),
     _session("session.next.turn.dispatched", ev.TurnDispatched, public=False),
     _session("session.next.turn.abandoned", ev.TurnAbandoned, public=False),
     _session("session.next.activity.ended", ev.ActivityEnded, public=False),
@@ -118,6 +130,7 @@ LIVE_DEFINITIONS: tuple[Definition, ...] = (
     Definition(type="session.next.reasoning.delta", payload=live.ReasoningDelta),
     Definition(type="session.next.tool.input.delta", payload=live.ToolInputDelta),
     Definition(type="session.next.compaction.delta", payload=live.CompactionDelta),
+    Definition(type="session.next.shell.delta", payload=live.ShellDelta),
     Definition(type="todo.updated", payload=live.TodoUpdated),
     Definition(type="session.status", payload=live.SessionStatus),
     Definition(type="session.idle", payload=live.SessionIdle),

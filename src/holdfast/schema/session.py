@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from holdfast.schema.ids import SessionIDField
+from holdfast.schema.ids import MessageIDField, SessionIDField
 from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef
 from holdfast.schema.record import Record
@@ -45,6 +45,34 @@ class Revert(Record):
     files: tuple[RevertFile, ...] | None = None
 
 
+class ForkBefore(Record, tag_field="type", tag="before"):
+    """Share what comes before a message."""
+
+    message_id: MessageIDField
+
+
+class ForkThrough(Record, tag_field="type", tag="through"):
+    """Share everything that is complete."""
+
+
+class ForkBoundary(Record):
+    """Where the shared history ends: before a message, or with it."""
+
+    type: Literal["before", "through"]
+    message_id: MessageIDField
+
+
+class Fork(Record):
+    """From which Session a fork was made, and how much of its history it shares."""
+
+    session_id: SessionIDField
+    boundary: ForkBoundary
+    root_id: SessionIDField
+    """The first Session of the lineage. Its id is the prompt cache key of all of them."""
+    through_seq: int
+    """The last sequence that is shared. The fork's own events follow it."""
+
+
 class Session(Record):
     id: SessionIDField
     parent_id: str | None = None
@@ -58,6 +86,7 @@ class Session(Record):
     location: Location
     subpath: str | None = None
     revert: Revert | None = None
+    fork: Fork | None = None
 
 
 class SessionActive(Record):
@@ -93,3 +122,4 @@ class SessionRecord(Record):
     time: RecordTime
     permission: Any | None = None
     revert: Revert | None = None
+    fork: Fork | None = None

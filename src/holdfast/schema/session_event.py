@@ -42,6 +42,8 @@ class PromptAdmitted(SessionPayload):
     message_id: MessageIDField
     prompt: Prompt
     delivery: Delivery
+    type: Literal["synthetic"] | None = None
+    """Absent for a prompt of a user."""
 
 
 class Prompted(SessionPayload):
@@ -58,6 +60,10 @@ class ContextUpdated(SessionPayload):
 class Synthetic(SessionPayload):
     message_id: MessageIDField
     text: str
+    description: str | None = None
+    metadata: dict[str, Any] | None = None
+    delivery: Delivery | None = None
+    """Set for an input that was admitted; absent for text that the runtime adds by itself."""
 
 
 class ShellStarted(SessionPayload):
@@ -69,6 +75,8 @@ class ShellStarted(SessionPayload):
 class ShellEnded(SessionPayload):
     call_id: str
     output: str
+    exit: int | None = None
+    """The exit status; absent if the command was interrupted."""
 
 
 class StepPayload(SessionPayload):
@@ -87,10 +95,17 @@ class StepEnded(StepPayload):
     tokens: Tokens
     snapshot: str | None = None
     files: tuple[str, ...] | None = None
+    structured: Any = msgspec.UNSET
+    """The validated answer to a prompt with a format; it ends the activity."""
+    rejected: str | None = None
+    """Why the answer does not match the prompt's format; the model is asked again."""
 
 
 class StepFailed(StepPayload):
     error: UnknownError
+    cost: float | None = None
+    """This and `tokens` are set if the provider answered completely, and the answer was not usable."""
+    tokens: Tokens | None = None
 
 
 class TextStarted(StepPayload):
@@ -209,6 +224,13 @@ class InputWithdrawn(SessionPayload):
     message_id: MessageIDField
 
 
+class InputDeliveryChanged(SessionPayload):
+    """A pending input was moved between steer and queue."""
+
+    message_id: MessageIDField
+    delivery: Delivery
+
+
 class AttachmentStored(SessionPayload):
     """The content of a prompt's file at admission: text, media as base64, or a note why there is none."""
 
@@ -225,6 +247,17 @@ class InstructionDiscovered(SessionPayload):
     paths: tuple[str, ...]
 
 
+class InstructionEntryPut(SessionPayload):
+    """A fact for the model of one Session; it enters as a Context Source."""
+
+    key: str
+    value: msgspec.Raw
+
+
+class InstructionEntryRemoved(SessionPayload):
+    key: str
+
+
 PrefixBreak = Literal[
     "new epoch",
     "compaction",
@@ -237,6 +270,7 @@ PrefixBreak = Literal[
     "hook",
     "configuration",
     "media refused",
+    "output format",
 ]
 
 
@@ -247,6 +281,13 @@ class LearnedLimit(Record):
     stated: bool
     """Whether the provider stated the number; otherwise it is the estimated size of the refused request."""
     time: int
+
+
+class ConversationPrint(Record):
+    """A fingerprint of a conversation that plugins changed."""
+
+    messages: int
+    digest: str
 
 
 class TurnDispatched(SessionPayload):
@@ -267,8 +308,16 @@ class TurnDispatched(SessionPayload):
     """Whether media are replaced by notes because the provider refused them."""
     learned: LearnedLimit | None = None
     """What was learned about the model's context limit."""
+    format: str | None = None
+    """Fingerprint of how the request asks for a structured answer."""
+    hooks: tuple[str, ...] | None = None
+    """The plugins that changed the request."""
+    conversation: ConversationPrint | None = None
+    """Of the conversation, if plugins changed it."""
     broke: tuple[PrefixBreak, ...] | None = None
     """Why the request does not start with the bytes of the previous one, if so."""
+    broke_by: tuple[str, ...] | None = None
+    """The plugins, where a hook is the cause."""
 
 
 class TurnAbandoned(SessionPayload):
@@ -296,12 +345,14 @@ class SnapshotCaptured(StepPayload):
 
 class CompactionUndone(SessionPayload):
     message_id: MessageIDField
+    message_seq: int | None = None
+    """The sequence of a checkpoint that the Session shares with the one it was forked from."""
 
 
 class UsageRecorded(SessionPayload):
     """Usage of the runtime's own model calls, outside of steps."""
 
-    purpose: Literal["compaction", "title"]
+    purpose: Literal["compaction", "title", "generate"]
     cost: float
     tokens: Tokens
 
@@ -346,6 +397,39 @@ class QuestionRejected(SessionPayload):
     request_id: str
     cause: Literal["interrupted"] | None = None
     """Why it was rejected without a person."""
+
+
+class LineageSegment(Record):
+    """Messages of a Session with a sequence after `after_seq`, up to `through_seq`."""
+
+    source_id: SessionIDField
+    after_seq: int
+    through_seq: int
+
+
+class TakenInstruction(Record):
+    """An instruction file that the source had discovered, and at which sequence."""
+
+    path: str
+    seq: int
+
+
+class SessionForked(SessionPayload):
+    """What a fork takes over from its source. Its own events follow `through_seq`."""
+
+    source_id: SessionIDField
+    through_seq: int
+    segments: tuple[LineageSegment, ...]
+    location: Location
+    instructions: tuple[TakenInstruction, ...] = ()
+    todos: tuple[Todo, ...] = ()
+    todos_seq: int | None = None
+
+
+class LineageShortened(SessionPayload):
+    """A fork goes back into the history it shares. The revert that it is part of follows in the same commit."""
+
+    through_seq: int
 
 
 class SessionInfoPayload(Record):

@@ -1,12 +1,14 @@
-"""The projected messages of a Session: unions over `type`; a tool's state is a union over `status`."""
+"""The projected messages of a Session: unions over `type`; a tool's state is a union over `status`.
 
-from typing import Any, Literal
+Every message has `type` and `text`, so that both can be read without looking at its class first."""
+
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
 from holdfast.schema.ids import MessageIDField
 from holdfast.schema.model import ModelRef
-from holdfast.schema.prompt import AgentAttachment, FileAttachment
+from holdfast.schema.prompt import AgentAttachment, CommandCall, FileAttachment, PromptOptions, SkillAttachment
 from holdfast.schema.record import Record
 from holdfast.schema.session import Tokens
 
@@ -23,6 +25,8 @@ class UnknownError(Record, tag_field="type", tag="unknown"):
     """The error of durable steps and tool calls."""
 
     message: str
+    code: str | None = None
+    """The name of the failure, if it has one, such as `Session.StructuredOutputError`."""
 
 
 class Message(Record, tag_field="type"):
@@ -32,47 +36,84 @@ class Message(Record, tag_field="type"):
 
 
 class UserMessage(Message, tag="user"):
+    type: ClassVar[Literal["user"]] = "user"
     text: str
     files: tuple[FileAttachment, ...] | None = None
     agents: tuple[AgentAttachment, ...] | None = None
+    skills: tuple[SkillAttachment, ...] | None = None
+    options: PromptOptions | None = None
+    command: CommandCall | None = None
 
 
 class SyntheticMessage(Message, tag="synthetic"):
+    type: ClassVar[Literal["synthetic"]] = "synthetic"
     session_id: str
     text: str
+    description: str | None = None
+    """What clients show in place of the text."""
 
 
 class SystemMessage(Message, tag="system"):
+    type: ClassVar[Literal["system"]] = "system"
     text: str
 
 
 class ShellMessage(Message, tag="shell"):
+    type: ClassVar[Literal["shell"]] = "shell"
     call_id: str
     command: str
     output: str
+    """What the command wrote, bounded, and how it ended if it failed. Empty while it runs."""
+    exit: int | None = None
+    """The exit status; absent while it runs, and if it was interrupted."""
+
+    @property
+    def text(self) -> str:
+        """What the command wrote."""
+        return self.output
 
 
 class AgentSwitchedMessage(Message, tag="agent-switched"):
+    type: ClassVar[Literal["agent-switched"]] = "agent-switched"
     agent: str
+
+    @property
+    def text(self) -> str:
+        """Empty: this message is not a text."""
+        return ""
 
 
 class ModelSwitchedMessage(Message, tag="model-switched"):
+    type: ClassVar[Literal["model-switched"]] = "model-switched"
     model: ModelRef
+
+    @property
+    def text(self) -> str:
+        """Empty: this message is not a text."""
+        return ""
 
 
 class CompactionMessage(Message, tag="compaction"):
+    type: ClassVar[Literal["compaction"]] = "compaction"
     reason: Literal["auto", "manual"]
     summary: str
     recent: str
+
+    @property
+    def text(self) -> str:
+        """The summary."""
+        return self.summary
 
 
 class TextContent(Record, tag_field="type", tag="text"):
     """Text in a tool's model-visible output."""
 
+    type: ClassVar[Literal["text"]] = "text"
     text: str
 
 
 class FileContent(Record, tag_field="type", tag="file"):
+    type: ClassVar[Literal["file"]] = "file"
     uri: str
     mime: str
     name: str | None = None
@@ -82,16 +123,19 @@ ToolContent = TextContent | FileContent
 
 
 class ToolPending(Record, tag_field="status", tag="pending"):
+    status: ClassVar[Literal["pending"]] = "pending"
     input: str
 
 
 class ToolRunning(Record, tag_field="status", tag="running"):
+    status: ClassVar[Literal["running"]] = "running"
     input: dict[str, Any]
     structured: dict[str, Any]
     content: tuple[ToolContent, ...]
 
 
 class ToolCompleted(Record, tag_field="status", tag="completed"):
+    status: ClassVar[Literal["completed"]] = "completed"
     input: dict[str, Any]
     structured: dict[str, Any]
     content: tuple[ToolContent, ...]
@@ -101,6 +145,7 @@ class ToolCompleted(Record, tag_field="status", tag="completed"):
 
 
 class ToolError(Record, tag_field="status", tag="error"):
+    status: ClassVar[Literal["error"]] = "error"
     input: dict[str, Any]
     structured: dict[str, Any]
     content: tuple[ToolContent, ...]
@@ -112,11 +157,13 @@ ToolState = ToolPending | ToolRunning | ToolCompleted | ToolError
 
 
 class TextPart(Record, tag_field="type", tag="text"):
+    type: ClassVar[Literal["text"]] = "text"
     id: str
     text: str
 
 
 class ReasoningPart(Record, tag_field="type", tag="reasoning"):
+    type: ClassVar[Literal["reasoning"]] = "reasoning"
     id: str
     text: str
     provider_metadata: ProviderMetadata | None = None
@@ -137,6 +184,7 @@ class ToolTime(Record):
 
 
 class ToolPart(Record, tag_field="type", tag="tool"):
+    type: ClassVar[Literal["tool"]] = "tool"
     id: str
     name: str
     provider: ToolProvider | None = None
@@ -154,6 +202,7 @@ class StepSnapshot(Record):
 
 
 class AssistantMessage(Message, tag="assistant"):
+    type: ClassVar[Literal["assistant"]] = "assistant"
     agent: str
     model: ModelRef
     content: tuple[Part, ...]
@@ -162,6 +211,15 @@ class AssistantMessage(Message, tag="assistant"):
     cost: float | None = None
     tokens: Tokens | None = None
     error: UnknownError | None = None
+    structured: Any = msgspec.UNSET
+    """The validated answer to a prompt with a format; absent otherwise."""
+    rejected: str | None = None
+    """Why the answer does not match the prompt's format; the model was asked again."""
+
+    @property
+    def text(self) -> str:
+        """The text of the answer, without reasoning and tool calls."""
+        return "".join(part.text for part in self.content if isinstance(part, TextPart))
 
 
 SessionMessage = (

@@ -59,6 +59,7 @@ LiveData = (
     | live.ReasoningDelta
     | live.ToolInputDelta
     | live.CompactionDelta
+    | live.ShellDelta
     | live.TodoUpdated
     | live.SessionStatus
     | live.SessionIdle

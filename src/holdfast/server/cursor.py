@@ -13,7 +13,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from holdfast.core.session.errors import InvalidCursor
-from holdfast.core.session.store import Direction, Order, SessionAnchor
+from holdfast.core.session.stored_sessions import Direction, Order, SessionAnchor
 from holdfast.schema.codec import decoder, encode
 
 CHECKSUM_BYTES = 9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -81,12 +82,12 @@ async def _body(receive: Receive, limit: int) -> bytearray:
 
 def _refuse_unsupported(found: Record, path: str = "") -> None:
     """Raises for the first unsupported field with a value that is not empty."""
-    for field in msgspec.structs.fields(found):
-        value, name = getattr(found, field.name), f"{path}{field.encode_name}"
+    for attribute, field in _names(type(found)):
+        value, name = getattr(found, attribute), f"{path}{field}"
         if isinstance(value, Record):
             _refuse_unsupported(value, f"{name}.")
         elif bytes(value).strip() not in EMPTY_VALUES:
-            reason = INSTEAD.get(field.encode_name, "this server cannot honour it")
+            reason = INSTEAD.get(field, "this server cannot honour it")
             message = f"`{name}` is not supported: {reason}. The prompt was not admitted."
             raise InvalidRequest(message, kind="Payload", field=name)
 
@@ -98,11 +99,17 @@ def _decode_strings(kind: Any, values: Mapping[str, Any], where: str) -> Any:
         decoded = msgspec.convert(values, kind, strict=False)
     except (msgspec.ValidationError, ValueError) as error:
         raise _invalid(error, where) from error
-    for field in msgspec.structs.fields(kind):
-        if field.encode_name in values and getattr(decoded, field.name) is None:
+    for attribute, field in _names(kind):
+        if field in values and getattr(decoded, attribute) is None:
             # A query has no null: the word is an invalid value.
-            raise InvalidRequest(f'Expected a value\n  at ["{field.name}"]', kind=where)
+            raise InvalidRequest(f'Expected a value\n  at ["{attribute}"]', kind=where)
     return decoded
+
+
+@cache
+def _names(kind: type[Record]) -> tuple[tuple[str, str], ...]:
+    """Each attribute of a record with its name on the wire. Kept: msgspec resolves all annotations to tell them."""
+    return tuple((field.name, field.encode_name) for field in msgspec.structs.fields(kind))
 
 
 def _refused(message: str) -> ApiError:

@@ -45,13 +45,28 @@ def test_a_provider_is_patched_document_by_document(configured: Configured) -> N
     assert found.request.body == {"x": {"y": 1, "w": 2}, "z": 2}
 
 
+def test_whether_a_model_has_a_json_mode_is_patched_alone(configured: Configured) -> None:
+    """LLM-428: the other capabilities stay."""
+    draft = CatalogDraft({})
+    patches = ({"tools": True, "input": ["text"]}, {"structured": True}, {"structured": False})
+    configure(
+        draft,
+        configured(
+            *({"providers": {"p": {"models": {"m": {"capabilities": patch}}}}} for patch in patches)
+        ).documents(),
+    )
+    found = draft.models.get("p", "m")
+    assert found is not None
+    assert found.capabilities == ModelCapabilities(tools=True, input=("text",), output=(), structured=False)
+
+
 def test_a_model_is_patched_field_by_field(configured: Configured) -> None:
     """CAT-126, CAT-116: each field by its own rule."""
     first = {
         "family": "fam",
         "name": "M",
         "api": {"id": "wire", "type": "aisdk", "package": "p", "settings": {"a": 1}},
-        "capabilities": {"tools": True, "input": ["text", "image"], "output": ["text"]},
+        "capabilities": {"tools": True, "input": ["text", "image"], "output": ["text"], "structured": True},
         "request": {"headers": {"A": "1"}, "body": {"x": 1}, "variant": "low"},
         "variants": [{"id": "low", "body": {"e": 1}}, {"id": "high", "headers": {"H": "1"}}],
         "cost": {"input": 1, "output": 2},
@@ -78,7 +93,7 @@ def test_a_model_is_patched_field_by_field(configured: Configured) -> None:
     assert found is not None
     assert (found.family, found.name, found.enabled) == ("fam", "M", False)
     assert found.api == AisdkModelApi(id="wire2", package="p", url="http://m", settings={"a": 1})
-    assert found.capabilities == ModelCapabilities(tools=False, input=("text",), output=())
+    assert found.capabilities == ModelCapabilities(tools=False, input=("text",), output=(), structured=True)
     assert found.request == ModelRequest(headers={"A": "1"}, body={"x": 1, "y": 2}, variant="low")
     assert found.variants == (
         ModelVariant(id="low", headers={}, body={"e": 1, "f": 2}),

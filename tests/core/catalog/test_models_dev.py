@@ -8,13 +8,14 @@ import json
 import logging
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from holdfast.core.catalog.dev_record import DevProvider
 from holdfast.core.catalog.models_dev import FRESH_SECONDS, SOURCE, ModelsDev, validated
 from holdfast.core.file_lock import file_lock
 from holdfast.schema.live_event import ModelsDevRefreshed
@@ -77,10 +78,17 @@ def cached(source: Source, cache: Path) -> Path:
     return cache / f"models-{hashlib.sha1(source.url.encode()).hexdigest()}.json"
 
 
+async def loaded(dev: ModelsDev) -> Mapping[str, DevProvider]:
+    """The data on disk; fetched if there is none."""
+    if not dev.providers():
+        await dev.refresh()
+    return dev.providers()
+
+
 async def test_with_nothing_at_all_the_source_is_asked_once(source: Source, tmp_path: Path) -> None:
     """CAT-095, CAT-096, CAT-097: by whoever comes first; the answer is kept under the source's own name."""
     dev = models(source, tmp_path, environment={"OPENCODE_CLIENT": "desk"})
-    found = await asyncio.gather(*(dev.get() for _ in range(5)))
+    found = await asyncio.gather(*(loaded(dev) for _ in range(5)))
     assert [list(providers) for providers in found] == [["fetched"]] * 5
     assert len(source.asked) == 1
     path, agent = source.asked[0]
@@ -97,11 +105,11 @@ async def test_the_order_of_what_is_read(source: Source, tmp_path: Path) -> None
     bundled, named = tmp_path / "bundled.json", tmp_path / "named.json"
     bundled.write_text(json.dumps({"bundled": {}}))
     named.write_text(json.dumps({"named": {}}))
-    assert list(await models(source, tmp_path, bundled=bundled).get()) == ["bundled"]
+    assert list(await loaded(models(source, tmp_path, bundled=bundled))) == ["bundled"]
     cached(source, tmp_path).write_text(json.dumps({"cached": {}}))
-    assert list(await models(source, tmp_path, bundled=bundled).get()) == ["cached"]
+    assert list(await loaded(models(source, tmp_path, bundled=bundled))) == ["cached"]
     environment = {"OPENCODE_MODELS_PATH": str(named)}
-    assert list(await models(source, tmp_path, bundled=bundled, environment=environment).get()) == ["named"]
+    assert list(await loaded(models(source, tmp_path, bundled=bundled, environment=environment))) == ["named"]
     assert source.asked == []
 
 
@@ -109,13 +117,13 @@ async def test_the_order_of_what_is_read(source: Source, tmp_path: Path) -> None
 async def test_fetching_can_be_switched_off(source: Source, tmp_path: Path, switch: str) -> None:
     """CAT-097, CAT-098, CAT-014: then nothing is nothing, and no failure."""
     dev = models(source, tmp_path, environment={"OPENCODE_DISABLE_MODELS_FETCH": switch})
-    assert (await dev.get(), await dev.refresh(), source.asked) == ({}, False, [])
+    assert (await loaded(dev), await dev.refresh(), source.asked) == ({}, False, [])
 
 
 async def test_a_damaged_cache_is_thrown_away_but_never_a_named_file(source: Source, tmp_path: Path) -> None:
     """CAT-097."""
     cached(source, tmp_path).write_text("<html>")
-    assert list(await models(source, tmp_path).get()) == ["fetched"]
+    assert list(await loaded(models(source, tmp_path))) == ["fetched"]
     assert json.loads(cached(source, tmp_path).read_text()) == GOOD
     named = tmp_path / "named.json"
     named.write_text("<html>")
@@ -157,7 +165,7 @@ async def test_invalid_entries_are_left_out(source: Source, tmp_path: Path, capl
     mixed = {**GOOD, "bad": {"env": "KEY"}, "half": {"models": {"good": {}, "bad": {"limit": []}}}}
     source.answers = [(200, json.dumps(mixed))]
     with caplog.at_level(logging.WARNING):
-        found = await models(source, tmp_path).get()
+        found = await loaded(models(source, tmp_path))
     assert {id: list(provider.models) for id, provider in found.items()} == {"fetched": ["m"], "half": ["good"]}
     assert "provider bad dropped" in caplog.text
     assert "model half/bad dropped" in caplog.text
@@ -209,7 +217,7 @@ async def test_two_more_attempts_with_growing_pauses(source: Source, tmp_path: P
     """CAT-095."""
     source.answers = [(500, ""), (502, ""), (200, json.dumps(GOOD))]
     waits = Waits()
-    assert list(await models(source, tmp_path, sleep=waits).get()) == ["fetched"]
+    assert list(await loaded(models(source, tmp_path, sleep=waits))) == ["fetched"]
     assert [0.16 <= waits.seconds[0] <= 0.24, 0.32 <= waits.seconds[1] <= 0.48] == [True, True]
     assert (len(waits.seconds), len(source.asked)) == (2, 3)
 
@@ -283,5 +291,5 @@ async def test_closing_stops_a_refresh(source: Source, tmp_path: Path) -> None:
 async def test_without_a_place_to_keep_it_nothing_is_fetched(source: Source) -> None:
     """CAT-142: the snapshot that comes along is enough to start with."""
     dev = ModelsDev(None, {"OPENCODE_MODELS_URL": source.url})
-    assert "anthropic" in await dev.get()
+    assert "anthropic" in await loaded(dev)
     assert (await dev.refresh(), source.asked) == (False, [])

@@ -113,8 +113,8 @@ async def test_a_call_is_expanded_once(place: Place) -> None:
 
 @pytest.mark.anyio
 async def test_a_skill_may_be_called_like_a_command(tmp_path: Path) -> None:
-    """CAT-082: if it says so, and no command has its name; it comes as the model would load it, and nothing in it
-    runs or is replaced."""
+    """CAT-082: if it says so, and no command has its name; the arguments are the text, and nothing in it runs or is
+    replaced."""
     folder = tmp_path / "deploy"
     folder.mkdir()
     (folder / "script.sh").touch()
@@ -133,10 +133,8 @@ async def test_a_skill_may_be_called_like_a_command(tmp_path: Path) -> None:
     assert [command.name for command in await found.callable()] == ["init", "review", "deploy"]
     called = await found.invoke("deploy", "to prod", no_shell)
     assert (called.command, called.mentions) == (Command(name="deploy", template=content, description="d"), ())
-    assert content.strip() in called.text
-    assert str(folder / "script.sh") in called.text
-    assert called.text.endswith("</skill_content>\n\nto prod")
-    assert (await found.invoke("deploy", " ", no_shell)).text.endswith("</skill_content>")
+    assert (called.skill, called.text) == ("deploy", "to prod")
+    assert (await found.invoke("deploy", " ", no_shell)).text == ""
     assert "not this one" not in (await found.invoke("init", "", no_shell)).text
     for name in ("quiet", "gone"):
         with pytest.raises(CommandNotFound):

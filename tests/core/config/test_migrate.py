@@ -148,6 +148,7 @@ def test_old_providers_and_models_are_migrated(data: Load) -> None:
                         "id": "real",
                         "name": "M",
                         "tool_call": True,
+                        "structured_output": False,
                         "modalities": {"input": ["text", "image"]},
                         "options": {"reasoningEffort": "low"},
                         "headers": {"x": "y"},
@@ -178,7 +179,7 @@ def test_old_providers_and_models_are_migrated(data: Load) -> None:
             "m": {
                 "name": "M",
                 "api": {"id": "real"},
-                "capabilities": {"tools": True, "input": ["text", "image"], "output": ["text"]},
+                "capabilities": {"tools": True, "input": ["text", "image"], "output": ["text"], "structured": False},
                 "request": {"headers": {"x": "y"}, "body": {"reasoningEffort": "low"}},
                 "variants": [{"body": {"reasoningEffort": "none"}, "id": "fast"}, {"body": {"x": 1}, "id": "max"}],
                 "cost": [

@@ -50,6 +50,38 @@ def test_every_kind_of_change_is_seen(tmp_path: Path) -> None:
     assert watch.changed()
 
 
+def test_a_missing_path_is_seen_when_it_appears(tmp_path: Path) -> None:
+    """CAT-192: also in a folder that was missing, and behind a link. Other files of the folder do not count."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "link").symlink_to(elsewhere / "target")
+    watch = Watch()
+    for name in ("a", "folder/b", "link"):
+        watch.add(tmp_path / name)
+    (tmp_path / "other").write_text("")
+    assert not watch.changed()
+    (tmp_path / "folder").mkdir()
+    assert not watch.changed()
+    for appears in (tmp_path / "a", tmp_path / "folder" / "b", elsewhere / "target"):
+        appears.write_text("")
+        assert watch.changed()
+        assert watch.changed()
+        appears.unlink()
+        assert not watch.changed()
+
+
+def test_a_missing_path_is_seen_within_one_tick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CAT-192: although the stamp of its folder stays the same."""
+    watch = Watch()
+    watch.add(tmp_path / "a")
+    stamp = watching._stamp(str(tmp_path))
+    real = watching._stamp
+    monkeypatch.setattr(watching, "_stamp", lambda path: stamp if path == str(tmp_path) else real(path))
+    assert not watch.changed()
+    (tmp_path / "a").write_text("")
+    assert watch.changed()
+
+
 def test_two_edits_within_one_tick_do_not_hide_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """CAT-192: while a stamp is young the content is compared, and once more when it has become old."""
     file = tmp_path / "a"

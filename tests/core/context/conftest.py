@@ -101,14 +101,10 @@ class CountingLease(Lease):
     commits = 0
 
     async def publish(
-        self,
-        *payloads: Record,
-        location: Location,
-        before: Sequence[Statement] = (),
-        local: Sequence[Statement] = (),
+        self, *payloads: Record, before: Sequence[Statement] = (), local: Sequence[Statement] = ()
     ) -> Committed:
         self.commits += 1
-        return await super().publish(*payloads, location=location, before=before, local=local)
+        return await super().publish(*payloads, before=before, local=local)
 
 
 class Drained:
@@ -122,10 +118,10 @@ class Drained:
         self.metrics = epochs.metrics
 
     async def initialize(self, *facts: Fact) -> Epoch:
-        return await self.epochs.initialize(SES, of(*facts), self.lease, HERE)
+        return await self.epochs.initialize(SES, of(*facts), self.lease)
 
     async def prepare(self, epoch: Epoch, *facts: Fact, compaction_seq: int = -1) -> Epoch:
-        return await self.epochs.prepare(epoch, of(*facts), self.lease, HERE, compaction_seq=compaction_seq)
+        return await self.epochs.prepare(epoch, of(*facts), self.lease, compaction_seq=compaction_seq)
 
     async def load(self) -> Epoch:
         epoch = await self.epochs.load(SES)
@@ -177,9 +173,9 @@ async def open_lease(ownership: Ownership, log: EventLog, session_id: str) -> Co
     async def wanted() -> bool:
         return True
 
-    real = await ownership.acquire(session_id, Interrupt(), wanted)
+    real = await ownership.acquire(session_id, HERE, Interrupt(), wanted)
     assert real is not None
-    return CountingLease(log, real.fence, real._take)
+    return CountingLease(log, HERE, real.fence, real._take)
 
 
 @pytest.fixture

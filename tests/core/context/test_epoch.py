@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.conftest import ManualClock
-from tests.core.context.conftest import ANYTHING, HERE, Drained, Fact, of, open_lease
+from tests.core.context.conftest import ANYTHING, Drained, Fact, of, open_lease
 from tests.core.database.conftest import FaultyDisk
 from tests.core.event.samples import ENSURE_PROJECT, SES, record
 
@@ -36,7 +36,10 @@ from holdfast.schema.session_event import (
 
 pytestmark = pytest.mark.anyio
 
-EPOCH = "select baseline, snapshot, baseline_seq, revision from session_context_epoch"
+EPOCH = """
+select baseline.content, snapshot.content, baseline_seq, revision from session_context_epoch
+join context_text baseline on baseline.id = baseline_id join context_text snapshot on snapshot.id = snapshot_id
+"""
 
 
 async def note(drained: Drained, text: str = "x") -> int:
@@ -106,7 +109,7 @@ async def test_the_baseline_is_the_same_bytes_after_a_restart(drained: Drained, 
     assert loaded is not None
     assert loaded.baseline == epoch.baseline
     fact.value = "other"
-    prepared = await again.prepare(loaded, of(fact), drained.lease, HERE)
+    prepared = await again.prepare(loaded, of(fact), drained.lease)
     assert prepared.baseline == epoch.baseline
 
 
@@ -335,17 +338,18 @@ async def test_a_damaged_envelope_is_typed_and_can_be_begun_anew(drained: Draine
     fact = Fact("core/a")
     await drained.initialize(fact)
     latest = await note(drained)
-    drained.rows("""update session_context_epoch set snapshot = '{"date":{"value":"secret"}}'""")
+    snapshots = "id in (select snapshot_id from session_context_epoch)"
+    drained.rows(f"""update context_text set content = '{{"date":{{"value":"secret"}}}}' where {snapshots}""")
     with pytest.raises(ContextSnapshotDecodeError) as damaged:
         await drained.epochs.load(SES)
     assert (damaged.value.session_id, damaged.value.code) == (SES, "Session.ContextSnapshotDecodeError")
     assert "secret" not in str(damaged.value)
     with pytest.raises(InitializationBlocked):
-        await drained.epochs.recover(SES, of(Fact("core/a", UNAVAILABLE)), drained.lease, HERE)
+        await drained.epochs.recover(SES, of(Fact("core/a", UNAVAILABLE)), drained.lease)
     with pytest.raises(ContextSnapshotDecodeError):
         await drained.epochs.load(SES)
     fact.value = "v1"
-    epoch = await drained.epochs.recover(SES, of(fact), drained.lease, HERE)
+    epoch = await drained.epochs.recover(SES, of(fact), drained.lease)
     assert (epoch.baseline, epoch.baseline_seq) == ("a is v1", latest)
     assert await drained.prepare(epoch, fact) is epoch
 

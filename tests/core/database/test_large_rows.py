@@ -48,15 +48,20 @@ def fill(path: Path) -> None:
                 "insert into session_message_part values (?, 1, ?, 'text', ?, 'running', ?)", (id, seq, f"k{seq}", data)
             )
             connection.execute(
-                "insert into session_input values (?, ?, ?, ?, 'steer', null, null, 0)", (id, seq, message, data)
+                "insert into session_input values (?, ?, ?, ?, 'steer', null, null, 0, 'user', 0, null)",
+                (id, seq, message, data),
             )
             connection.execute("insert into session_attachment values (?, ?, 0, '', '', ?)", (id, message, data))
             connection.execute(
                 "insert into session_request values (?, ?, ?, 'question', null, ?, null, 0, 0, 0)",
                 (id, seq, f"r{message}", data),
             )
-            connection.execute("insert into todo values (?, ?, ?, '', '', 0, 0)", (id, seq, data))
-        connection.execute("insert into session_context_epoch values (?, ?, ?, 0, 0, '{}')", (id, data, data))
+            connection.execute("insert into todo values (?, ?, ?, '', '', 0, 0, 0)", (id, seq, data))
+        connection.execute("insert into session_lineage values (?, -1, 99, ?)", (id, id))
+        for text in (f"baseline {id}", f"snapshot {id}"):
+            connection.execute("insert into context_text values (?, ?)", (text, data))
+        epoch = (id, f"baseline {id}", f"snapshot {id}")
+        connection.execute("insert into session_context_epoch values (?, ?, ?, 0, 0, '{}')", epoch)
     connection.close()
 
 
@@ -72,7 +77,7 @@ async def test_finding_a_row_reads_no_neighbouring_row(disk: FaultyDisk, tmp_pat
         part = {**message, "kind": "text", "key": "k1"}
         queries: dict[str, dict[str, Value]] = {
             "session.get": {"id": session},
-            "session.glance": {"id": session},
+            "session.at_boundary": {"id": session},
             "session.set_agent": {"id": session, "agent": "a", "timestamp": 1},
             "message.close_newest_assistant": {"session_id": session, "timestamp": 1},
             "message.get": message,

@@ -27,9 +27,11 @@ pytestmark = pytest.mark.anyio
 ORPHAN: dict[str, Value] = {
     "session_id": "ses_none",
     "id": "msg_1",
+    "kind": "user",
     "prompt": "{}",
     "delivery": "steer",
     "timestamp": 1,
+    "no_reply": 0,
 }
 
 

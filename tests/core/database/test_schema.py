@@ -26,7 +26,7 @@ SESSION = (
     "id project_id workspace_id? parent_id? slug directory path? title version share_url? summary_additions?"
     " summary_deletions? summary_files? summary_diffs? metadata? cost tokens_input tokens_output tokens_reasoning"
     " tokens_cache_read tokens_cache_write revert? permission? agent? model? time_created time_updated"
-    " time_compacting? time_archived?"
+    " time_compacting? time_archived? fork?"
 )
 TABLES = [
     Table("event_sequence", "aggregate_id seq owner_id?", ("aggregate_id",)),
@@ -49,8 +49,9 @@ TABLES = [
         "id session_id type seq time_created time_updated data",
         ("id", "session_id seq"),
         ("session_id seq",),
-        ("session_id -> session",),
     ),
+    Table("session_lineage", "session_id after_seq through_seq source_id", ("session_id after_seq",)),
+    Table("context_text", "id content", ("id",)),
     Table(
         "session_input",
         "id session_id prompt delivery admitted_seq promoted_seq? time_created",
@@ -60,13 +61,14 @@ TABLES = [
     ),
     Table(
         "session_context_epoch",
-        "session_id baseline snapshot baseline_seq revision",
+        "session_id baseline_id snapshot_id baseline_seq revision",
         ("session_id",),
+        ("baseline_id", "snapshot_id"),
         cascades=("session_id -> session",),
     ),
     Table(
         "todo",
-        "session_id content status priority position time_created time_updated",
+        "session_id content status priority position time_created time_updated seq",
         ("session_id position",),
         cascades=("session_id -> session",),
     ),

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.core.conftest import new_session
 from tests.core.database.conftest import FaultyDisk
 from tests.core.database.units import raw, rows
 
 from holdfast.core.database import sqlite
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.errors import StorageFull
-from holdfast.core.database.queries import load_migrations
+from holdfast.core.database.queries import SQL, load_migrations
 from holdfast.core.runtime.runtime import Paths, Runtime
+from holdfast.schema.session_event import CompactionEnded, CompactionUndone, RevertCommitted, Synthetic
 
 pytestmark = pytest.mark.anyio
 
@@ -23,8 +25,18 @@ NEWEST = len(load_migrations())
 OLD = Path(__file__).with_name("data") / "schema_1.db.gz"
 
 
-ADDED: dict[str, list[tuple[Any, ...]]] = {"session_activity": [], "session_attempt": [], "session_blocked": []}
+ADDED = (
+    *("session_activity", "session_attempt", "session_blocked", "session_instruction_entry"),
+    *("session_lineage", "context_text"),
+)
 """Tables that the old schema did not have."""
+WIDER: dict[str, tuple[Any, ...]] = {"session": (None, None), "session_input": ("user", 0, None)}
+"""What the columns hold that the old schema did not have."""
+EPOCHS = """
+select epoch.session_id, baseline.content, snapshot.content, baseline_seq, revision, observed
+from session_context_epoch epoch
+join context_text baseline on baseline.id = baseline_id join context_text snapshot on snapshot.id = snapshot_id
+"""
 
 
 @pytest.fixture
@@ -40,6 +52,17 @@ def content(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     return {str(name): sorted(rows(path, f"select * from {name}"), key=repr) for (name,) in names}
 
 
+def upgraded(path: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """What the old schema knew of it."""
+    found = {name: table for name, table in content(path).items() if name not in ADDED}
+    for name, added in WIDER.items():
+        assert all(row[len(row) - len(added) :] == added for row in found[name])
+        found[name] = [row[: len(row) - len(added)] for row in found[name]]
+    found["todo"] = [row[:-1] for row in found["todo"]]
+    found["session_context_epoch"] = sorted(rows(path, EPOCHS), key=repr)
+    return found
+
+
 def schema(path: Path) -> list[tuple[Any, ...]]:
     tables = rows(path, "select name, sql from sqlite_master where name not like 'sqlite_%' order by name")
     return [(name, " ".join(str(sql).replace('"', "").split())) for name, sql in tables]
@@ -50,7 +73,8 @@ def test_an_upgrade_keeps_every_row(old: Path) -> None:
     before = content(old)
     assert len(before["event"]) > 100
     SqliteDatabase(old).close()
-    assert content(old) == before | ADDED
+    assert upgraded(old) == before
+    assert all(rows(old, f"select * from {table}") == [] for table in ADDED[:4])
     assert rows(old, "pragma user_version") == [(NEWEST,)]
     assert rows(old, "pragma foreign_key_check") == []
     assert rows(old, "pragma integrity_check") == [("ok",)]
@@ -80,7 +104,7 @@ def test_an_upgrade_that_fails_leaves_the_old_database(old: Path, disk: FaultyDi
     disk.heal()
     assert (content(old), rows(old, "pragma user_version")) == (before, [(1,)])
     SqliteDatabase(old).close()
-    assert content(old) == before | ADDED
+    assert upgraded(old) == before
 
 
 def test_the_upgrade_of_a_large_database_is_announced(
@@ -110,3 +134,36 @@ def test_foreign_keys_are_on_again_after_an_upgrade(old: Path) -> None:
     sqlite.migrate(connection, str(old))
     assert connection.pragma("foreign_keys") == 1
     connection.close()
+
+
+async def test_an_upgrade_leaves_out_what_was_taken_away_before(runtime: Runtime) -> None:
+    """SES-329, EVT-071: the segments that the upgrade computes from the log are those of a rebuild, after
+    reverts inside of and after others and undone compactions."""
+    session = await new_session(runtime)
+    stamp: dict[str, Any] = {"timestamp": 1, "session_id": session.id}
+
+    async def say(first: int, count: int) -> None:
+        for number in range(first, first + count):
+            await runtime.log.publish(Synthetic(**stamp, message_id=f"msg_{number}", text="x"))
+
+    async def compact(number: int) -> None:
+        ended = CompactionEnded(**stamp, message_id=f"msg_{number}", reason="auto", text="s", recent="")
+        await runtime.log.publish(ended)
+        await runtime.log.publish(CompactionUndone(**stamp, message_id=f"msg_{number}"))
+
+    await say(0, 8)
+    await compact(500)
+    for number, boundary in enumerate((6, 3, 3, 31, 41)):
+        await runtime.log.publish(RevertCommitted(**stamp, message_id=f"msg_{boundary}"))
+        await say((number + 1) * 10, 3)
+        await compact(600 + number)
+    await compact(700)
+    connection = raw(runtime.paths.database)
+    expected = connection.execute("select * from session_lineage").fetchall()
+    assert len(expected) > 5
+    script = (SQL / "migrations" / "0006_lineage.sql").read_text()
+    connection.execute("delete from session_lineage")
+    connection.execute(script[script.index("create temp table hidden") : script.index("drop table hidden")])
+    assert connection.execute("select * from session_lineage").fetchall() == expected
+    connection.close()
+    assert await runtime.verify() == []

@@ -104,10 +104,12 @@ class Story:
 
     async def epoch(self) -> list[Any]:
         """Operational state: set here as a turn would."""
+        texts = "insert into context_text values ('b', 'baseline'), ('s', '{}') on conflict do nothing"
+        raw(self.database.path, texts)
         return raw(
             self.database.path,
-            "insert into session_context_epoch (session_id, baseline, snapshot, baseline_seq)"
-            " values (?, 'baseline', '{}', 0)",
+            "insert into session_context_epoch (session_id, baseline_id, snapshot_id, baseline_seq)"
+            " values (?, 'b', 's', 0)",
             (self.session_id,),
         )
 

@@ -26,15 +26,15 @@ PUBLIC = {
     "agent.switched.1": "messageID agent",
     "model.switched.1": "messageID model",
     "moved.1": "location subdirectory?",
-    "prompt.admitted.1": "messageID prompt delivery",
+    "prompt.admitted.1": "messageID prompt delivery type?",
     "prompted.1": "messageID prompt delivery",
     "context.updated.1": "messageID text",
-    "synthetic.1": "messageID text",
+    "synthetic.1": "messageID text description? metadata? delivery?",
     "shell.started.1": "messageID callID command",
-    "shell.ended.1": "callID output",
+    "shell.ended.1": "callID output exit?",
     "step.started.1": STEP + "agent model snapshot?",
-    "step.ended.2": STEP + "finish cost tokens snapshot? files?",
-    "step.failed.2": STEP + "error",
+    "step.ended.2": STEP + "finish cost tokens snapshot? files? structured? rejected?",
+    "step.failed.2": STEP + "error cost? tokens?",
     "text.started.1": STEP + "textID",
     "text.ended.1": STEP + "textID text",
     "reasoning.started.1": STEP + "reasoningID providerMetadata?",
@@ -55,7 +55,7 @@ PUBLIC = {
 }
 SESSION_RECORD = """
     id slug projectID workspaceID? directory path? parentID? summary? cost? tokens? share? title agent? model? version
-    metadata? time permission? revert?
+    metadata? time permission? revert? fork?
 """
 RETRY_ERROR = "message statusCode? isRetryable responseHeaders? responseBody? metadata?"
 LIVE = {
@@ -63,6 +63,7 @@ LIVE = {
     "session.next.reasoning.delta": "timestamp sessionID assistantMessageID reasoningID delta",
     "session.next.tool.input.delta": "timestamp sessionID assistantMessageID callID delta",
     "session.next.compaction.delta": "timestamp sessionID messageID text",
+    "session.next.shell.delta": "timestamp sessionID callID delta",
     "todo.updated": "sessionID todos",
     "session.status": "sessionID status",
     "session.idle": "sessionID",

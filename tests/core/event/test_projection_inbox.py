@@ -9,8 +9,15 @@ from tests.core.event.samples import SES, Story, raw
 
 from holdfast.core.session.errors import LifecycleConflict, MessageIdInUse
 from holdfast.schema.prompt import AgentAttachment, FileAttachment, Prompt, Source
-from holdfast.schema.session_event import PromptAdmitted, Prompted, RevertCommitted
-from holdfast.schema.session_message import Time, UserMessage
+from holdfast.schema.session_event import (
+    InputWithdrawn,
+    PromptAdmitted,
+    Prompted,
+    RevertCommitted,
+    ShellStarted,
+    Synthetic,
+)
+from holdfast.schema.session_message import SyntheticMessage, Time, UserMessage
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +50,77 @@ async def test_a_promotion_marks_the_row_and_appends_the_user_message(story: Sto
         id="msg_1", time=Time(created=7), text=PROMPT.text, files=PROMPT.files, agents=PROMPT.agents
     )
     assert raw(story.database.path, "select seq, type from session_message") == [(2, "user")]
+
+
+SYNTHETIC = Prompt(text="green", metadata={"run": 7}, description="build")
+
+
+async def test_a_promoted_synthetic_input_marks_its_row(story: Story) -> None:
+    """SES-290: message, row and activity in one commit, with the time of admission."""
+    await story.tell(PromptAdmitted, at=7, message_id="msg_1", prompt=SYNTHETIC, delivery="steer", type="synthetic")
+    committed = await story.tell(
+        Synthetic, at=7, message_id="msg_1", text="green", description="build", metadata={"run": 7}, delivery="steer"
+    )
+    receipt = await story.store.admission("msg_1")
+    assert receipt is not None
+    assert (receipt.type, receipt.promoted_seq) == ("synthetic", committed.last)
+    assert await story.message("msg_1") == SyntheticMessage(
+        id="msg_1", time=Time(created=7), session_id=SES, text="green", description="build", metadata={"run": 7}
+    )
+    assert await story.store.activity(SES) is not None
+
+
+@pytest.mark.parametrize(
+    "difference", [{"text": "red"}, {"description": None}, {"delivery": "queue"}, {"at": 99}], ids=str
+)
+async def test_a_synthetic_promotion_that_differs_from_its_admission_is_refused(
+    story: Story, difference: dict[str, Any]
+) -> None:
+    """SES-290: the input stays pending."""
+    await story.tell(PromptAdmitted, at=7, message_id="msg_1", prompt=SYNTHETIC, delivery="steer", type="synthetic")
+    same: dict[str, Any] = {"text": "green", "description": "build", "metadata": {"run": 7}, "delivery": "steer"}
+    with pytest.raises(LifecycleConflict):
+        await story.tell(Synthetic, **{"at": 7, "message_id": "msg_1", **same, **difference})
+    assert await story.store.waiting(SES) == {"steer"}
+
+
+async def test_a_withdrawn_synthetic_input_is_not_promoted(story: Story) -> None:
+    """SES-290, SES-045."""
+    await story.tell(PromptAdmitted, at=7, message_id="msg_1", prompt=SYNTHETIC, delivery="steer", type="synthetic")
+    await story.tell(InputWithdrawn, at=8, message_id="msg_1")
+    with pytest.raises(LifecycleConflict):
+        await story.tell(
+            Synthetic,
+            at=7,
+            message_id="msg_1",
+            text="green",
+            description="build",
+            metadata={"run": 7},
+            delivery="steer",
+        )
+
+
+async def test_a_prompt_is_not_promoted_as_a_synthetic_input(story: Story) -> None:
+    """SES-290: the kind is part of the record."""
+    prompt = Prompt(text="green")
+    await story.tell(PromptAdmitted, at=7, message_id="msg_1", prompt=prompt, delivery="steer")
+    with pytest.raises(LifecycleConflict):
+        await story.tell(Synthetic, at=7, message_id="msg_1", text="green", delivery="steer")
+
+
+async def test_text_that_the_runtime_adds_belongs_to_no_input(story: Story) -> None:
+    """SES-293: no row, no activity."""
+    await story.tell(Synthetic, at=7, message_id="msg_1", text="by itself")
+    assert await story.store.admission("msg_1") is None
+    assert await story.store.activity(SES) is None
+    assert await story.message_ids() == ["msg_1"]
+
+
+async def test_a_shell_message_takes_no_id_of_an_input(story: Story) -> None:
+    """SES-287."""
+    await story.tell(PromptAdmitted, at=7, message_id="msg_1", prompt=PROMPT, delivery="steer")
+    with pytest.raises(MessageIdInUse):
+        await story.tell(ShellStarted, at=8, message_id="msg_1", call_id="c", command="ls")
 
 
 async def test_message_order_is_promotion_order(story: Story) -> None:

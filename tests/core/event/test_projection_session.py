@@ -70,7 +70,8 @@ FULL: dict[str, Any] = {
 }
 NULLABLE = """
     workspace_id parent_id path share_url summary_additions summary_deletions summary_files summary_diffs metadata
-    revert permission agent model time_compacting time_archived newest_assistant
+    revert permission agent model time_compacting time_archived newest_assistant fork
+    instructions_seq
 """
 FULL_ROW = {
     "id": SES,
@@ -102,6 +103,8 @@ FULL_ROW = {
     "time_compacting": 3,
     "time_archived": 4,
     "newest_assistant": None,
+    "fork": None,
+    "instructions_seq": None,
 }
 
 
@@ -145,8 +148,11 @@ async def test_session_deleted_takes_everything_with_it(story: Story) -> None:
     """EVT-048, EVT-052, EVT-053, EVT-054, EVT-055: messages, parts, inbox, epoch and todos; not the events."""
     await story.step()
     await story.epoch()
-    raw(story.database.path, "insert into todo values ('ses_one', 0, 'c', 's', 'p', 1, 1)")
-    raw(story.database.path, "insert into session_input values ('ses_one', 9, 'msg_i', '{}', 'steer', null, null, 1)")
+    raw(story.database.path, "insert into todo values ('ses_one', 0, 'c', 's', 'p', 1, 1, 1)")
+    raw(
+        story.database.path,
+        "insert into session_input values ('ses_one', 9, 'msg_i', '{}', 'steer', null, null, 1, 'user', 0, null)",
+    )
     raw(story.database.path, "insert into session_message_part values ('ses_one', 1, 0, 'text', 't', null, '{}')")
     other = Story(story.database, story.log, "ses_two")
     await other.begin()

@@ -86,11 +86,12 @@ async def test_the_context_epoch_is_not_replayed(story: Story, events: list[Seri
     await other.log.replay_all(events[:4])
     assert raw(other.database.path, "select count(*) from session_context_epoch") == [(0,)]
     insert = (
-        "insert into session_context_epoch (session_id, baseline, snapshot, baseline_seq) values (?, 'theirs', '{}', 0)"
+        "insert into session_context_epoch (session_id, baseline_id, snapshot_id, baseline_seq)"
+        " values (?, 'theirs', 's', 0)"
     )
     raw(other.database.path, insert, (SES,))
     await other.log.replay_all(events[4:])
-    assert raw(other.database.path, "select baseline from session_context_epoch") == [("theirs",)]
+    assert raw(other.database.path, "select baseline_id from session_context_epoch") == [("theirs",)]
 
 
 async def test_a_replay_without_its_project_fails_whole(events: list[SerializedEvent], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.conftest import ManualClock
 from tests.core.event.samples import SES, Story, opened
-from tests.core.permission.desk import REPLIED, Desk, soon, want
+from tests.core.permission.desk import HERE, REPLIED, Desk, soon, want
 
 from holdfast.core.clock import Ids
 from holdfast.core.database.errors import Fenced
@@ -97,7 +97,7 @@ async def test_a_request_of_a_dead_process_is_closed_by_the_next_drain(
 async def test_only_the_owner_of_a_session_may_abandon(desk: Desk, story: Story) -> None:
     """TOL-101: a drain that has lost its lease closes nothing that the newer owner asked."""
     left = await _left_behind(story)
-    stale = Lease(story.log, Fence(SES, "own_old", 0), ())
+    stale = Lease(story.log, HERE, Fence(SES, "own_old", 0), ())
     await _lease(story)
     with pytest.raises(Fenced):
         await desk.permissions.abandon(SES, stale)
@@ -114,4 +114,4 @@ async def _left_behind(story: Story) -> str:
 async def _lease(story: Story) -> Lease:
     take = Statement("lease.take", {"session_id": SES, "owner_id": "own_new", "token": 1, "seen_token": 0})
     await story.database.submit(Unit(SES, local=(take,)))
-    return Lease(story.log, Fence(SES, "own_new", 1), ())
+    return Lease(story.log, HERE, Fence(SES, "own_new", 1), ())

@@ -65,7 +65,7 @@ async def test_all_of_a_plugin_comes_at_once_and_goes_at_once(around: Surroundin
 
 
 async def test_nothing_counts_before_setup_has_returned(around: Surroundings) -> None:
-    """CAT-141, CAT-144: and waiters wait for exactly that."""
+    """CAT-141, CAT-144."""
     gate, begun = asyncio.Event(), asyncio.Event()
 
     async def setup(host: PluginHost) -> None:
@@ -74,13 +74,11 @@ async def test_nothing_counts_before_setup_has_returned(around: Surroundings) ->
         begun.set()
         await gate.wait()
 
-    waiting = asyncio.ensure_future(around.plugins.wait("slow"))
     loading = asyncio.ensure_future(around.plugins.add(plugin("slow", setup)))
     await begun.wait()
-    assert (around.names(), waiting.done()) == ([], False)
+    assert around.names() == []
     gate.set()
     await loading
-    await waiting
     assert around.names() == ["early"]
 
 
@@ -93,7 +91,7 @@ async def test_a_plugin_of_the_same_id_replaces_the_old_one(around: Surroundings
 
 
 async def test_a_version_that_fails_leaves_the_old_one(around: Surroundings) -> None:
-    """CAT-144, CAT-145: whether its setup or its registrations fail; later waiters hear why."""
+    """CAT-144, CAT-145: whether its setup or its registrations fail."""
 
     def raises(host: PluginHost) -> None:
         adding("half")(host)
@@ -111,12 +109,9 @@ async def test_a_version_that_fails_leaves_the_old_one(around: Surroundings) -> 
     for setup, reason in ((raises, "broken"), (refused, "core/not-mine")):
         with pytest.raises(PluginFailed, match=reason):
             await around.plugins.add(plugin("acme", setup))
-        with pytest.raises(PluginFailed, match=reason):
-            await around.plugins.wait("acme")
         assert (around.names(), around.plugins.active()) == (["old"], ("acme",))
         assert await around.told() == "now"
     await around.plugins.add(plugin("acme", adding("new")))
-    await around.plugins.wait("acme")
     assert around.names() == ["new"]
 
 

@@ -7,11 +7,22 @@ import threading
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.core.plugin.conftest import Surroundings
 
 from holdfast.core.plugin.request import RequestDraft, RequestHook
 from holdfast.core.scope import Scope
-from holdfast.llm.request import Generation, ToolDefinition, user
+from holdfast.llm.request import (
+    Generation,
+    ToolCallPart,
+    ToolDefinition,
+    ToolResult,
+    ToolResultPart,
+    assistant,
+    tool_result,
+    update,
+    user,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -125,12 +136,69 @@ async def test_a_slow_hook_is_ignored_and_stops_nobody_else(around: Surroundings
         assert await asyncio.to_thread(begun.wait, 30)
 
 
-async def test_messages_and_tools_can_only_be_read(around: Surroundings) -> None:
+async def test_tools_can_only_be_read(around: Surroundings) -> None:
     """CAT-150: replacing them has no effect."""
 
     def replaces(request: RequestDraft) -> None:
-        request.messages, request.tools, request.session_id = (), (), "ses_2"
+        request.tools, request.session_id = (), "ses_2"
 
     around.requests.register("x", replaces, Scope())
-    changed = await around.requests.apply(draft())
-    assert (changed.messages, changed.tools, changed.session_id) == (draft().messages, draft().tools, "ses_1")
+    given = draft()
+    assert await around.requests.apply(given) is given
+
+
+CALL = assistant(ToolCallPart(id="c", name="t", input={}))
+RESULT = tool_result("c", "t", "done")
+TALK = (user("hi"), CALL, RESULT)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        (user("hello"), CALL, RESULT),
+        (CALL, RESULT),
+        (user("hi"),),
+        (*TALK, user("and a reminder")),
+        [update("first"), *TALK],
+        (user("hi"), CALL, update("in between"), RESULT),
+    ],
+    ids=["another text", "one less", "without the call", "one more", "a list", "an update before the result"],
+)
+async def test_a_hook_may_change_the_conversation(around: Surroundings, changed: Any) -> None:
+    """CAT-236: the plugin is named; the given draft stays as it was."""
+
+    def replaces(request: RequestDraft) -> None:
+        request.messages = changed
+
+    given = replace(draft(), messages=TALK)
+    around.requests.register("x", replaces, Scope())
+    around.requests.register("reads", lambda request: None, Scope())
+    after = await around.requests.apply(given)
+    assert (after.messages, after.changed_by) == (tuple(changed), ("x",))
+    assert (given.messages, around.problems) == (TALK, [])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        (),
+        (user("hi"), CALL),
+        (user("hi"), RESULT),
+        (CALL, user("hi"), RESULT),
+        (user(ToolResultPart(id="c", name="t", result=ToolResult(type="text", value="done"))),),
+        ("hi",),
+        None,
+        (user("x" * 200_000),),
+    ],
+    ids=["empty", "no result", "no call", "late result", "result of a user", "text", "none", "too large"],
+)
+async def test_a_conversation_that_cannot_be_sent_is_ignored(around: Surroundings, changed: Any) -> None:
+    """CAT-236: with a problem that names the plugin."""
+
+    def replaces(request: RequestDraft) -> None:
+        request.messages = changed
+
+    given = replace(draft(), messages=TALK)
+    around.requests.register("x", replaces, Scope())
+    assert await around.requests.apply(given) is given
+    assert [id for id, _ in around.problems] == ["x"]

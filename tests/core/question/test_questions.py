@@ -201,7 +201,7 @@ async def test_a_question_of_a_dead_process_is_closed_by_the_next_drain(desk: Qu
     task, mine = await desk.ask()
     take = Statement("lease.take", {"session_id": SES, "owner_id": "own_new", "token": 1, "seen_token": 0})
     await story.database.submit(Unit(SES, local=(take,)))
-    await desk.questions.abandon(SES, Lease(story.log, Fence(SES, "own_new", 1), ()))
+    await desk.questions.abandon(SES, Lease(story.log, Location(directory="/w/here"), Fence(SES, "own_new", 1), ()))
     assert await desk.questions.list() == (mine,)
     assert await desk.ear.count(REJECTED, 1) == [{"sessionID": SES, "requestID": left.id}]
     assert not task.done()

@@ -12,7 +12,7 @@ from holdfast.core.runner.lowering import NO_RESULT, lower
 from holdfast.llm import request as llm
 from holdfast.schema import session_message as stored
 from holdfast.schema.model import ModelRef
-from holdfast.schema.prompt import FileAttachment
+from holdfast.schema.prompt import FileAttachment, SkillAttachment
 from holdfast.schema.session_message import SessionMessage, Time, ToolProvider, ToolTime, UnknownError
 
 HERE = ModelRef(id="m", provider_id="p")
@@ -46,6 +46,17 @@ def message(role: llm.Role, *parts: llm.Part) -> llm.Message:
 
 def result(value: llm.ToolResult) -> llm.Message:
     return message("tool", llm.ToolResultPart(id="c", name="read", result=value))
+
+
+def test_skills_come_before_the_text_each_once() -> None:
+    """SES-282: a prompt of skills alone has no empty text."""
+    skills = tuple(SkillAttachment(id=id, name=id, text=f"<{id}>") for id in ("a", "b", "a"))
+    texts = [llm.TextPart(text="<a>\n\n"), llm.TextPart(text="<b>\n\n")]
+    said = stored.UserMessage(id="msg_1", time=AT, text="go", skills=skills)
+    alone = stored.UserMessage(id="msg_1", time=AT, text="", skills=skills)
+
+    assert lower([said], HERE) == (message("user", *texts, llm.TextPart(text="go")),)
+    assert lower([alone], HERE) == (message("user", *texts),)
 
 
 @pytest.mark.parametrize(

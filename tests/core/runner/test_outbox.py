@@ -10,7 +10,6 @@ import pytest
 from holdfast.core.database.errors import StorageFull
 from holdfast.core.database.unit import Committed
 from holdfast.core.runner.outbox import Outbox
-from holdfast.schema.location import Location
 from holdfast.schema.session_event import Synthetic
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +39,7 @@ async def desk() -> Desk:
 @pytest.fixture
 async def outbox(desk: Desk) -> Outbox:
     lease: Any = desk
-    return Outbox(lease, Location(directory="/"))
+    return Outbox(lease)
 
 
 def note(text: str = "x") -> Synthetic:

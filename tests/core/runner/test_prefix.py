@@ -150,6 +150,45 @@ async def test_pruning_keeps_the_record_and_names_itself(tmp_path: Path, monkeyp
         assert "pruning" in (await causes(runtime, session.id))[3]
 
 
+async def test_a_fork_prunes_as_its_source_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SES-322: the results that its source left out stay out, so the first request begins with the same bytes; a fork
+    from before the pruning has them all."""
+    monkeypatch.setattr(pruning, "KEEP_TOKENS", 100)
+    monkeypatch.setattr(pruning, "WORTH_TOKENS", 100)
+    used = {"prompt_tokens": 100_000, "completion_tokens": 1}
+    steps = [calls(("t", {})), calls(("t", {"n": 1})), calls(("t", {"n": 2}), usage=used)]
+    provider = Provider(*steps, says("end"), says("forked"), says("early"))
+    config = {"compaction": {"prune": True, "buffer": 10}}
+    large = tool(lambda context: {"text": "r" * 4_000})
+    limit = {"context": 60_000, "output": 10}
+    async with Lab(tmp_path, provider, tools={"t": large}, config=config, limit=limit) as runtime:
+        session = await new_session(runtime, model=LAB)
+        await say(runtime, session.id, "go")
+        fork = await runtime.sessions.fork(session.id)
+        await say(runtime, fork.id, "on")
+        before, after = provider.requests[3]["messages"], provider.requests[4]["messages"]
+        assert after[: len(before)] == before
+        assert await causes(runtime, fork.id) == [[]]
+        rows = await runtime.sessions.messages(session.id, order="asc", limit=10)
+        early = await runtime.sessions.fork(session.id, rows[3].id)
+        await say(runtime, early.id, "on")
+        before, after = provider.requests[2]["messages"], provider.requests[5]["messages"]
+        assert after[: len(before)] == before
+        assert await causes(runtime, early.id) == [[]]
+
+
+async def test_the_first_dispatch_of_a_fork_says_why_it_differs(tmp_path: Path) -> None:
+    """SES-322: compared with the last dispatch of the source before the boundary."""
+    provider = Provider(says("one"), says("two"), says("three"))
+    async with Lab(tmp_path, provider, limit=ROOMY) as runtime:
+        session = await new_session(runtime, model=LAB)
+        await say(runtime, session.id, "first")
+        fork = await runtime.sessions.fork(session.id)
+        await runtime.sessions.switch_model(fork.id, OTHER)
+        await say(runtime, fork.id, "second")
+        assert await causes(runtime, fork.id) == [["model switch"]]
+
+
 async def test_an_overflow_after_pruning_is_still_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """CMP-030, SES-165: pruning is no compaction; the provider's overflow may still be answered by one."""
     monkeypatch.setattr(pruning, "KEEP_TOKENS", 100)

@@ -32,10 +32,10 @@ async def _always() -> bool:
 
 async def publish(runtime: Runtime, session: Session, *events: llm.Event) -> AssistantMessage:
     """A whole turn of these events, as the runner would record it."""
-    lease = await runtime._ownership.acquire(session.id, Interrupt(), _always)
+    lease = await runtime._ownership.acquire(session.id, session.location, Interrupt(), _always)
     assert lease is not None
     of = TurnOf(session.id, session.location, "build", ModelRef(id="m", provider_id="p"))
-    outbox = Outbox(lease, session.location)
+    outbox = Outbox(lease)
     publisher = TurnPublisher(runtime.log, outbox, of, runtime._ids, runtime._clock, lambda tokens: 0.0)
     for event in events:
         publisher.handle(event)
@@ -186,9 +186,9 @@ async def test_blocks_interleave_by_their_ids(runtime: Runtime, session: Session
 
 async def test_progress_replaces_itself_and_outlives_a_failure(runtime: Runtime, session: Session) -> None:
     """SES-128, TOL-036: a checkpoint is wholesale, ignored for a call that does not run, and kept beside a failure."""
-    lease = await runtime._ownership.acquire(session.id, Interrupt(), _always)
+    lease = await runtime._ownership.acquire(session.id, session.location, Interrupt(), _always)
     assert lease is not None
-    outbox = Outbox(lease, session.location)
+    outbox = Outbox(lease)
     of = TurnOf(session.id, session.location, "build", ModelRef(id="m", provider_id="p"))
     publisher = TurnPublisher(runtime.log, outbox, of, runtime._ids, runtime._clock, lambda tokens: 0.0)
     publisher.handle(llm.ToolCall("c", "slow", {}))

@@ -8,7 +8,8 @@ from tests.core.runner.test_lowering import HERE, assistant, completed, tool
 
 from holdfast.core.runner.lowering import PRUNE_OVER, lower, prunable, pruned
 from holdfast.core.runner.pruning import KEEP_TOKENS, WORTH_TOKENS, prune_point
-from holdfast.core.session.store import SessionStore, StoredMessage
+from holdfast.core.session.store import SessionStore
+from holdfast.core.session.stored_messages import StoredMessage
 from holdfast.llm import request as llm
 from holdfast.schema.codec import encode
 from holdfast.schema.session_message import TextContent, ToolProvider
@@ -38,7 +39,9 @@ def test_only_long_results_of_our_own_tools_give_way() -> None:
 
 class Rows(SessionStore):
     def __init__(self, sizes: list[int]) -> None:
-        self._rows = [StoredMessage(seq, f"msg_{seq}", _wire(size), "ses_1") for seq, size in enumerate(sizes, start=1)]
+        self._rows = [
+            StoredMessage(seq, f"msg_{seq}", _wire(size), "ses_1", "ses_1") for seq, size in enumerate(sizes, start=1)
+        ]
 
     async def active_history(self, session_id: str) -> list[StoredMessage]:
         return self._rows

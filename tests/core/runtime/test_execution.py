@@ -21,7 +21,11 @@ from tests.core.conftest import (
 )
 
 from holdfast.core.location.service_map import IDLE_SECONDS
+from holdfast.core.runner.runner import Runner
 from holdfast.core.runtime.runtime import Paths, Runtime
+from holdfast.core.session.errors import Interrupted, LeaseLost
+from holdfast.core.session.interrupt import Interrupt
+from holdfast.core.session.ownership import Lease
 from holdfast.embedded.holdfast import Holdfast
 from holdfast.llm.errors import LLMError
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
@@ -247,3 +251,47 @@ async def test_two_runtimes_keep_apart_what_has_separate_storage(tmp_path: Path,
         await second.sessions.prompt("ses_same", HELLO)
         await second.sessions.wait("ses_same")
         assert len(other.requests) == 1
+
+
+async def test_exclusive_work_is_tried_again_under_another_lease(runtime: Runtime, session: Session) -> None:
+    """SES-284: another process took the lease first, so nothing had happened; a failure is the caller's alone."""
+    tried: list[int] = []
+
+    async def work(runner: Runner, lease: Lease, interrupt: Interrupt) -> None:
+        tried.append(lease.fence.token)
+        if len(tried) == 1:
+            raise LeaseLost
+
+    async def failing(runner: Runner, lease: Lease, interrupt: Interrupt) -> None:
+        raise ValueError("mine")
+
+    await runtime.execution.exclusively(session.id, work)
+    assert len(tried) == 2
+    with pytest.raises(ValueError, match="mine"):
+        await runtime.execution.exclusively(session.id, failing)
+    await runtime.sessions.wait(session.id)
+    assert await runtime.sessions.active() == []
+    assert await event_types(runtime, session.id) == ["session.created"]
+
+
+async def test_exclusive_work_that_waits_is_given_up_by_an_interruption(runtime: Runtime, session: Session) -> None:
+    """SES-288: of this process or of another one; what runs ends by itself."""
+    begun = asyncio.Event()
+
+    async def holding(runner: Runner, lease: Lease, interrupt: Interrupt) -> None:
+        begun.set()
+        await interrupt.cancellable(asyncio.sleep(600), name="held")
+
+    async def never(runner: Runner, lease: Lease, interrupt: Interrupt) -> None:
+        raise AssertionError("it must not begin")
+
+    for stop in (runtime.execution.interrupt, lambda id: runtime.execution._obey("interrupt", id)):
+        begun.clear()
+        first = asyncio.create_task(runtime.execution.exclusively(session.id, holding))
+        await begun.wait()
+        second = asyncio.create_task(runtime.execution.exclusively(session.id, never))
+        await asyncio.sleep(0)
+        await stop(session.id)
+        await first
+        with pytest.raises(Interrupted):
+            await second

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from tests.core.conftest import ToolRuntime, new_session, user_texts
+from tests.core.conftest import Pair, ToolRuntime, user_texts
 
 from holdfast.core.runtime import execution
-from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.exceptions import ApiError
 from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import Prompt
@@ -20,24 +16,6 @@ from holdfast.schema.session import Session
 pytestmark = pytest.mark.anyio
 
 GO = Prompt(text="go")
-
-
-class Pair(NamedTuple):
-    a: ToolRuntime
-    b: ToolRuntime
-    model_a: ScriptedTransport
-    model_b: ScriptedTransport
-    session: Session
-
-
-@pytest.fixture
-async def pair(tmp_path: Path, project: Path) -> AsyncIterator[Pair]:
-    model_a, model_b = ScriptedTransport(), ScriptedTransport()
-    async with (
-        ToolRuntime(data=tmp_path / "data", directory=project, transport=model_a) as a,
-        ToolRuntime(data=tmp_path / "data", directory=project, transport=model_b) as b,
-    ):
-        yield Pair(a, b, model_a, model_b, await new_session(a))
 
 
 async def admit_only(runtime: ToolRuntime, session: Session) -> None:

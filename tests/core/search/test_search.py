@@ -264,7 +264,7 @@ async def test_an_expression_that_never_ends_is_ended(processes: Processes, tmp_
     """TOL-240, TOL-325: the Python engine is killed, and what it had found so far is marked as partial."""
     write(tmp_path, "a.txt", text="aa\n")
     write(tmp_path, "b.txt", text="a" * 1_000_000 + "b\n")
-    found = await lines(Search(processes, ENVIRONMENT, None, timeout=5), tmp_path, "(a+)+$")
+    found = await lines(Search(processes, ENVIRONMENT, None, timeout=2), tmp_path, "(a+)+$")
     assert found.partial
     assert [match.path for match in found.matches] == ["a.txt"]
 

@@ -31,7 +31,7 @@ async def baseline_at_head(runtime: Runtime, session: Session) -> None:
     seq = await runtime.log.latest(session.id)
     connection = apsw.Connection(str(runtime.paths.database))
     connection.execute(
-        "insert or replace into session_context_epoch (session_id, baseline, snapshot, baseline_seq)"
+        "insert or replace into session_context_epoch (session_id, baseline_id, snapshot_id, baseline_seq)"
         " values (?, 'b', '{}', ?)",
         (session.id, seq),
     )

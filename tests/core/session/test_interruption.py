@@ -71,8 +71,8 @@ async def test_an_interruption_before_the_drain_began_leaves_the_input(
     """SES-068, SES-072: the wake is dropped, the row stays; nothing was promoted and nothing asked."""
     await runtime.sessions.prompt(session.id, HELLO, id="msg_1", resume=False)
     runtime.execution.wake(session.id)
-    assert await runtime.sessions.active() == [session.id]
-    await runtime.sessions.interrupt(session.id)
+    assert runtime.execution.here(session.id)
+    await runtime.execution.interrupt(session.id)  # no await in between: the drain's task has not run yet
     assert await event_types(runtime, session.id) == ["session.created", "prompt.admitted"]
     assert model.requests == []
 

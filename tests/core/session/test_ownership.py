@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from tests.core.conftest import (
     NoInput,
+    Pair,
     ToolRuntime,
     event_types,
     lease_of,
@@ -26,33 +26,12 @@ from holdfast.core.session.errors import Interrupted, LeaseLost
 from holdfast.core.tool.tool import Tool, ToolContext
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.schema.prompt import Prompt
-from holdfast.schema.session import Session
 from holdfast.schema.session_event import Synthetic
 from holdfast.schema.session_message import UserMessage
 
 pytestmark = pytest.mark.anyio
 
 HELLO = Prompt(text="hello")
-
-
-class Pair(NamedTuple):
-    """Two hosts, each with a lock, a connection and a model of its own."""
-
-    a: ToolRuntime
-    b: ToolRuntime
-    model_a: ScriptedTransport
-    model_b: ScriptedTransport
-    session: Session
-
-
-@pytest.fixture
-async def pair(tmp_path: Path, project: Path) -> AsyncIterator[Pair]:
-    model_a, model_b = ScriptedTransport(), ScriptedTransport()
-    async with (
-        ToolRuntime(data=tmp_path / "data", directory=project, transport=model_a) as a,
-        ToolRuntime(data=tmp_path / "data", directory=project, transport=model_b) as b,
-    ):
-        yield Pair(a, b, model_a, model_b, await new_session(a))
 
 
 async def drain_in_a(pair: Pair) -> asyncio.Event:
@@ -222,13 +201,13 @@ async def test_a_lease_is_taken_once_from_the_state_that_was_seen(pair: Pair) ->
 
     mine = await lease_of(pair.a, pair.session.id)
     theirs = await lease_of(pair.b, pair.session.id)
-    await theirs.publish(note(1), location=pair.b.location)
+    await theirs.publish(note(1))
     with pytest.raises(LeaseLost):
-        await mine.publish(note(2), location=pair.a.location)
+        await mine.publish(note(2))
     pair.b._ownership.release(theirs)
     again = await lease_of(pair.a, pair.session.id)
-    await again.publish(note(3), location=pair.a.location)
+    await again.publish(note(3))
     assert again.fence.token > theirs.fence.token
     with pytest.raises(Fenced):
-        await theirs.publish(note(4), location=pair.b.location)
+        await theirs.publish(note(4))
     assert [message.id for message in await messages(pair.a, pair.session.id)] == ["msg_1", "msg_3"]

@@ -16,7 +16,8 @@ from holdfast.core.database.errors import StorageError
 from holdfast.core.event.bus import Announcement
 from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.core.session.errors import LifecycleConflict
-from holdfast.core.session.inbox import Inbox
+from holdfast.core.session.inbox import Boundary, Inbox
+from holdfast.core.session.ownership import Lease
 from holdfast.core.session.store import SessionStore
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.codec import decode_any
@@ -71,6 +72,29 @@ async def test_row_and_message_carry_the_sequence_of_the_promotion(timed: Runtim
         "prompt": {"text": "hello"},
         "delivery": "queue",
     }
+
+
+async def test_notes_are_promoted_with_their_prompt(timed: Runtime, clock: ManualClock) -> None:
+    """SES-276: in one commit, with the time of admission, each prompt's after its own message."""
+    session = await new_session(timed)
+    admitted = clock.now()
+    for number in (1, 2):
+        prompt = Prompt(text=f"prompt {number}", notes=(f"note {number}a", f"note {number}b"))
+        await timed.sessions.prompt(session.id, prompt, id=f"msg_{number}", resume=False)
+    clock.advance(60_000)
+    await timed.sessions.run(session.id)
+
+    found = (await messages(timed, session.id))[:6]
+    assert [getattr(item, "text", None) for item in found] == [
+        "prompt 1",
+        "note 1a",
+        "note 1b",
+        "prompt 2",
+        "note 2a",
+        "note 2b",
+    ]
+    assert {item.time.created for item in found} == {admitted}
+    assert await timed.verify() == []
 
 
 @pytest.mark.parametrize("half", ["before insert on session_message", "before update on session_input"])
@@ -161,6 +185,11 @@ def inbox_of(runtime: Runtime, store: SessionStore) -> Inbox:
     return Inbox(runtime.log, store, runtime._ids, runtime._clock)
 
 
+async def promote(inbox: Inbox, session_id: str, boundary: Boundary, lease: Lease) -> int:
+    """One boundary; how many inputs it took."""
+    return len(await inbox.promote(await inbox.due(session_id, boundary), lease))
+
+
 async def test_an_input_that_another_promoted_first_is_no_conflict(runtime: Runtime, session: Session) -> None:
     """SES-048: of two inputs one was taken meanwhile; the other is promoted, and each is visible once."""
     for id in ("msg_1", "msg_2"):
@@ -168,7 +197,7 @@ async def test_an_input_that_another_promoted_first_is_no_conflict(runtime: Runt
     store = Interfering(runtime)
     store.promote = ("msg_1",)
     lease = await lease_of(runtime, session.id)
-    await inbox_of(runtime, store).promote(session.id, "steer", lease, runtime.location)
+    await promote(inbox_of(runtime, store), session.id, "steer", lease)
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_1", "msg_2"]
     assert (await event_types(runtime, session.id)).count("prompted") == 2
     assert await runtime.store.waiting(session.id) == frozenset()
@@ -180,7 +209,7 @@ async def test_promoters_at_once_make_one_message(runtime: Runtime, session: Ses
         await runtime.sessions.prompt(session.id, Prompt(text=id), id=id, resume=False)
     lease = await lease_of(runtime, session.id)
     inbox = inbox_of(runtime, runtime.store)
-    await asyncio.gather(*(inbox.promote(session.id, "steer", lease, runtime.location) for _ in range(5)))
+    await asyncio.gather(*(promote(inbox, session.id, "steer", lease) for _ in range(5)))
     assert (await event_types(runtime, session.id)).count("prompted") == 3
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_1", "msg_2", "msg_3"]
 
@@ -216,9 +245,9 @@ async def test_a_steer_that_arrives_during_the_batch_waits(runtime: Runtime, ses
     store = Interfering(runtime)
     store.admit = ("msg_late",)
     inbox, lease = inbox_of(runtime, store), await lease_of(runtime, session.id)
-    assert await inbox.promote(session.id, "steer", lease, runtime.location) == 2
+    assert await promote(inbox, session.id, "steer", lease) == 2
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_b", "msg_a"]
-    assert await inbox.promote(session.id, "steer", lease, runtime.location) == 1
+    assert await promote(inbox, session.id, "steer", lease) == 1
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_b", "msg_a", "msg_late"]
 
 
@@ -232,8 +261,24 @@ async def test_a_queue_boundary_takes_one_queued_input_first_and_then_steers(
     store = Interfering(runtime)
     store.admit = ("msg_late",)
     inbox, lease = inbox_of(runtime, store), await lease_of(runtime, session.id)
-    assert await inbox.promote(session.id, "queue", lease, runtime.location) == 3
+    assert await promote(inbox, session.id, "queue", lease) == 3
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_q1", "msg_s1", "msg_s2"]
+
+
+async def test_an_input_that_is_withdrawn_or_put_off_meanwhile_is_not_promoted(
+    runtime: Runtime, session: Session
+) -> None:
+    """SES-303: of three inputs that were due, one is left; the others are as their callers wanted."""
+    for id in ("msg_1", "msg_2", "msg_3"):
+        await runtime.sessions.prompt(session.id, Prompt(text=id), id=id, resume=False)
+    inbox, lease = inbox_of(runtime, runtime.store), await lease_of(runtime, session.id)
+    due = await inbox.due(session.id, "steer")
+    await runtime.sessions.withdraw(session.id, "msg_1")
+    await runtime.sessions.deliver_as(session.id, "msg_2", "queue")
+    promoted = await inbox.promote(due, lease)
+    assert [item.id for item in promoted] == ["msg_3"]
+    assert [message.id for message in await messages(runtime, session.id)] == ["msg_3"]
+    assert [item.id for item in await runtime.sessions.pending(session.id)] == ["msg_2"]
 
 
 async def test_a_faulty_listener_cannot_strand_an_input(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from holdfast.core.session.prompt_input import media_type, normalise
+from holdfast.core.session.attachments import is_retry
+from holdfast.core.session.prompt_input import media_type, normalise, unresolved
 from holdfast.schema.codec import decode_any, decoder, encode
-from holdfast.schema.prompt import AgentInput, FileInput, PromptInput, Source
+from holdfast.schema.prompt import AgentInput, FileInput, PromptInput, SkillInput, Source
 
 
 @pytest.mark.parametrize(
@@ -91,3 +95,22 @@ def test_a_prompt_of_another_shape_is_refused(given: bytes) -> None:
     """SES-042."""
     with pytest.raises(msgspec.ValidationError):
         decoder(PromptInput).decode(given)
+
+
+def test_what_was_sent_is_recognised_whatever_resolving_made_of_it() -> None:
+    """SES-280: neither the order of keys nor a guessed media type matters; everything else does."""
+    given = normalise(
+        PromptInput(text="x", files=(FileInput(uri="a.txt"),), metadata={"a": 1, "b": 2}, skills=(SkillInput(id="s"),))
+    )
+    digest = unresolved(given).sent
+    assert digest is not None
+    assert unresolved(unresolved(given)).sent == digest
+    files = tuple(replace(file, mime="text/other") for file in given.files or ())
+    assert unresolved(replace(given, files=files, metadata={"b": 2, "a": 1})).sent == digest
+    changes: tuple[dict[str, Any], ...] = ({"text": "y"}, {"metadata": None}, {"skills": None}, {"files": None})
+    for change in changes:
+        assert unresolved(replace(given, **change)).sent != digest
+    stored = replace(unresolved(given), text="resolved", files=None, notes=("a note",))
+    assert is_retry(stored, unresolved(given))
+    assert not is_retry(stored, given)
+    assert not is_retry(replace(stored, sent=None), unresolved(given))

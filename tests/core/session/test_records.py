@@ -12,7 +12,7 @@ from tests.core.session.support_lab import LAB, Lab, Provider, refuses, says
 from holdfast.core.database.errors import Moved
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.session.errors import Interrupted, SessionNotFound
-from holdfast.core.session.store import SessionFilter
+from holdfast.core.session.stored_sessions import SessionFilter
 from holdfast.llm.errors import classify
 from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import Prompt

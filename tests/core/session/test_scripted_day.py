@@ -599,8 +599,10 @@ async def test_a_snapshot_of_another_version_is_lived_with(bad: Day, stored: dic
 
 def change_epoch(bad: Day, change: Callable[[Any], Any]) -> None:
     connection = apsw.Connection(str(bad.place.data / "holdfast.db"))
-    [(stored,)] = connection.execute("select snapshot from session_context_epoch").fetchall()
-    connection.execute("update session_context_epoch set snapshot = ?", (json.dumps(change(json.loads(str(stored)))),))
+    snapshots = "id in (select snapshot_id from session_context_epoch)"
+    [(stored,)] = connection.execute(f"select content from context_text where {snapshots}").fetchall()
+    changed = json.dumps(change(json.loads(str(stored))))
+    connection.execute(f"update context_text set content = ? where {snapshots}", (changed,))
     connection.close()
 
 

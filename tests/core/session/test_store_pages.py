@@ -11,7 +11,7 @@ from tests.conftest import MODEL, ManualClock
 
 from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.session.errors import MessageNotFound, MessageUndecodable, SessionNotFound
-from holdfast.core.session.store import SessionAnchor, SessionFilter
+from holdfast.core.session.stored_sessions import SessionAnchor, SessionFilter
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.location import Location
 from holdfast.schema.prompt import Prompt

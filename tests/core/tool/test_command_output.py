@@ -58,7 +58,7 @@ def test_large_output_keeps_head_and_tail_and_a_file(store: OutputStore) -> None
 
 @pytest.mark.parametrize("line", [b"y\n", b"x" * 99 + b"\n"])
 def test_omitted_output_is_counted(store: OutputStore, line: bytes) -> None:
-    """TOL-216: whether the lines or the bytes of a glance are used up first."""
+    """TOL-216: whether the lines or the bytes of a preview are used up first."""
     data = line * (2 * KEPT_BYTES // len(line))
     shown = fed(CommandOutput(store), data).finish()
     head, marker, tail = shown.text.split("\n\n")

@@ -12,11 +12,12 @@ import pytest
 from holdfast.core.permission.errors import DeniedByPerson, DeniedByRule, DeniedWithFeedback
 from holdfast.core.scope import Scope
 from holdfast.core.skill.builtin import CUSTOMIZE
+from holdfast.core.skill.content import BASE, MOST_ENTRIES, RELATIVE, SAMPLED, sample
 from holdfast.core.skill.downloads import SkillDownloads
 from holdfast.core.skill.skill import DirectorySource
 from holdfast.core.skill.skills import Skills
 from holdfast.core.tool.builtin.authorize import Denied
-from holdfast.core.tool.builtin.skill import BASE, MOST_ENTRIES, RELATIVE, SAMPLED, SkillInput, sample, skill_tool
+from holdfast.core.tool.builtin.skill import SkillInput, skill_tool
 from holdfast.core.tool.registry import ToolRegistry
 from holdfast.core.tool.tool import ToolContext, ToolFailure
 from holdfast.core.web.fetch import Fetcher
@@ -181,7 +182,7 @@ async def test_the_listing_of_skill_files_is_bounded(
 ) -> None:
     """TOL-247: at most so many entries are looked at, in one directory or many."""
     assert MOST_ENTRIES == 2000
-    monkeypatch.setattr("holdfast.core.tool.builtin.skill.MOST_ENTRIES", 5)
+    monkeypatch.setattr("holdfast.core.skill.content.MOST_ENTRIES", 5)
     put_skill(root / "a" / "SKILL.md", "a")
     for number in range(30):
         put(root / "a" / f"d{number}" / "x.txt")

@@ -45,7 +45,7 @@ async def plan(
     """Plan a route
     along some stops.
 
-    Longer explanations are for readers of the code.
+    Longer explanations tell when to use it.
 
     Args:
         stops: where to go, in order
@@ -80,7 +80,7 @@ def test_the_definition_of_a_function() -> None:
     stops = {"type": "array", "items": {"$ref": "#/$defs/Point"}}
     assert msgspec.to_builtins(catalog_of(plan=plan).definitions[0]) == {
         "name": "plan",
-        "description": "Plan a route along some stops.",
+        "description": "Plan a route\nalong some stops.\n\nLonger explanations tell when to use it.",
         "inputSchema": {
             "type": "object",
             "properties": {

@@ -88,10 +88,12 @@ def test_credentials_that_nobody_loaded_are_not_guessed() -> None:
 
 def test_cache_points_are_used_only_for_models_that_take_them() -> None:
     """LLM-300: cache points are gated by model."""
-    assert bedrock_capabilities("us.anthropic.claude-sonnet-4-5-20250929-v1:0") == Capabilities()
-    assert bedrock_capabilities("anthropic.claude-3-sonnet-20240229-v1:0") == Capabilities(caching=False)
-    assert bedrock_capabilities("global.anthropic.claude-opus-4-7") == Capabilities(sampling=False, thinking="adaptive")
-    assert bedrock_capabilities("us.anthropic.claude-opus-4-20250514-v1:0") == Capabilities()
-    assert bedrock_capabilities("anthropic.claude-sonnet-5") == Capabilities(sampling=False, thinking="adaptive")
+    claude = Capabilities(native_json_with_tools=True)
+    adaptive = claude.replace(sampling=False, thinking="adaptive")
+    assert bedrock_capabilities("us.anthropic.claude-sonnet-4-5-20250929-v1:0") == claude
+    assert bedrock_capabilities("anthropic.claude-3-sonnet-20240229-v1:0") == claude.replace(caching=False)
+    assert bedrock_capabilities("global.anthropic.claude-opus-4-7") == adaptive
+    assert bedrock_capabilities("us.anthropic.claude-opus-4-20250514-v1:0") == claude
+    assert bedrock_capabilities("anthropic.claude-sonnet-5") == adaptive
     assert bedrock_capabilities(NOVA) == Capabilities(images=False, cache_points="after-text", reasoning_replay=True)
     assert bedrock_capabilities("meta.llama3-70b-instruct-v1:0") == Capabilities(caching=False)

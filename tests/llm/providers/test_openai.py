@@ -121,14 +121,17 @@ def test_chat_is_not_available_over_a_websocket() -> None:
 )
 def test_names_of_models_that_think(id: str) -> None:
     """LLM-241, LLM-128."""
-    expected = Capabilities(chronological_system="developer", sampling=False, completion_tokens_field=True)
+    expected = Capabilities(
+        chronological_system="developer", sampling=False, completion_tokens_field=True, native_json_with_tools=True
+    )
     assert openai_capabilities(id) == expected
 
 
 @pytest.mark.parametrize("id", ["gpt-4.1", "gpt-4o", "gpt-35-turbo", "gpt-5-chat-latest", "gpt-5.1-chat", "omni"])
 def test_names_of_models_that_do_not(id: str) -> None:
     """LLM-241, LLM-128."""
-    assert openai_capabilities(id) == Capabilities(chronological_system="developer")
+    expected = Capabilities(chronological_system="developer", native_json_with_tools=True)
+    assert openai_capabilities(id) == expected
 
 
 def test_the_catalog_decides_over_the_name_of_a_model() -> None:

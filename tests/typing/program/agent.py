@@ -9,14 +9,22 @@ from pathlib import Path
 from typing import Annotated, assert_never
 
 import msgspec
+from pydantic import BaseModel, Field
 
 from holdfast import (
+    ABSENT,
+    DISMISS,
+    Absent,
     ActivityFailed,
+    Answer,
     ApiError,
+    AssistantMessage,
     ClientError,
+    Done,
     DurableEvent,
     Event,
     Holdfast,
+    HoldfastSettings,
     HoldfastSync,
     JsonCodec,
     LiveEvent,
@@ -25,11 +33,29 @@ from holdfast import (
     Options,
     Page,
     Patience,
+    PermissionDecision,
+    PermissionPiece,
+    PermissionReply,
+    PermissionRequest,
+    Piece,
     PromptInput,
+    QuestionDecision,
+    QuestionPiece,
+    QuestionRequest,
+    ReasoningPiece,
+    RetryPiece,
     Session,
+    SessionMessage,
     Source,
+    StructuredOutputFailed,
+    TextPart,
+    TextPiece,
     ToolContext,
     ToolFailure,
+    ToolFinished,
+    ToolPart,
+    ToolProgressed,
+    ToolStarted,
     asgi,
     check_outcome,
     connect,
@@ -39,7 +65,7 @@ from holdfast import (
 )
 from holdfast.schema.live_event import TextDelta
 from holdfast.schema.session_event import StepEnded, ToolSuccess
-from holdfast.schema.session_message import AssistantMessage, SessionMessage, TextPart, ToolPart
+from holdfast.testing import Failure, ModelRequest, ScriptedModel, Structured, ToolCall
 
 MODEL = ModelRef(provider_id="demo", id="scripted")
 HERE = Path(__file__).parent
@@ -54,6 +80,11 @@ class Ticket:
 class Filter(msgspec.Struct):
     open: bool = True
     labels: tuple[str, ...] = ()
+
+
+class Change(BaseModel):
+    number: int = Field(description="The ticket.", ge=1)
+    title: str
 
 
 class Tracker:
@@ -84,6 +115,11 @@ def add_tools(hf: Holdfast | HoldfastSync, tracker: Tracker) -> None:
         """Count the tickets."""
         return tracker.count() if filter.open else 0
 
+    @hf.tool
+    async def change(change: Change, reason: Annotated[str, "Why."]) -> list[Change]:
+        """Change a ticket."""
+        return [change] if reason else []
+
     def close_ticket(number: int) -> str:
         """Close a ticket."""
         return f"closed {number}"
@@ -96,8 +132,8 @@ def add_tools(hf: Holdfast | HoldfastSync, tracker: Tracker) -> None:
 
 
 def tracker_source(tracker: Tracker) -> Source[int]:
-    async def load() -> int:
-        return tracker.count()
+    async def load() -> int | Absent:
+        return tracker.count() or ABSENT
 
     return Source(
         key="tracker/tickets",
@@ -137,9 +173,101 @@ def describe(event: Event) -> str:
             assert_never(event)
 
 
+def show(piece: Piece) -> str:
+    match piece:
+        case TextPiece(text=text, replaces=replaces):
+            return f"whole: {text}" if replaces else text
+        case ReasoningPiece(reasoning=thought):
+            return thought
+        case ToolStarted(tool=tool, input=given):
+            return f"{tool} {given['number']}"
+        case ToolProgressed(output=output) | ToolFinished(output=output, error=None):
+            return output
+        case ToolFinished(error=error):
+            return error or ""
+        case PermissionPiece(request=request):
+            return request.action
+        case QuestionPiece(request=question):
+            return question.questions[0].question
+        case RetryPiece(attempt=attempt):
+            return str(attempt)
+        case Done(answer=answer):
+            return answer.text
+        case _:
+            assert_never(piece)
+
+
+def decide(request: PermissionRequest) -> PermissionDecision:
+    return "once" if request.action == "read" else PermissionReply("reject", message="Not here.")
+
+
+async def reply(request: QuestionRequest) -> QuestionDecision:
+    return [question.options[0].label for question in request.questions] or DISMISS
+
+
+def kind(message: SessionMessage) -> str:
+    if message.type == "user":
+        return f"{message.text} {len(message.files or ())}"  # only a user's message has files
+    return message.text
+
+
+async def converse(hf: Holdfast) -> Answer:
+    stop = hf.on_permission(decide)
+    hf.on_permission(lambda request: "once")
+    hf.on_question(reply)
+    answer: Answer = await hf.run(
+        "What is ticket 7?",
+        model="demo/scripted",
+        agent="build",
+        system="Be brief.",
+        tools=["ticket"],
+        files=[HERE / "turns.json"],
+        directory=HERE,
+        timeout=60,
+        interrupt=True,
+    )
+    cost: float = answer.cost
+    output: int = answer.tokens.output
+    assert cost == 0.0
+    assert output >= 0
+    assert kind(answer.messages[0]) == "What is ticket 7? 1"
+    shown = ""
+    async for piece in hf.stream(answer.session, "And now?", tools={"ticket": False}):
+        shown += piece.text
+        assert show(piece) is not None
+    assert shown == "The script is over."
+    stop()
+    return answer
+
+
+async def asked(hf: Holdfast, blocking: HoldfastSync) -> list[object]:
+    ticket: Ticket = await hf.ask("Which ticket?", into=Ticket, model="demo/scripted", timeout=5)
+    several: list[Change] = blocking.ask("Which changes?", into=list[Change], retry_count=1)
+    return [ticket, *several, await hf.ask("Which?", into={"type": "object"})]
+
+
+def converse_blocking(hf: HoldfastSync) -> list[str]:
+    hf.on_permission(decide)
+    answer: Answer = hf.run("What is ticket 7?", model=MODEL)
+    return [piece.text for piece in hf.stream(answer.session.id, PromptInput(text="And now?"))]
+
+
+async def scripted(home: Path, settings: HoldfastSettings) -> list[str]:
+    def last(request: ModelRequest) -> str:
+        return request.prompt
+
+    model = ScriptedModel("hi", ToolCall("ticket", number=7), ["so", ToolCall("ticket", number=8)], last)
+    model.reply(Failure(401), Structured({"number": 7}))
+    async with model.host(home, **settings) as hf:
+        return [(await hf.run("hello")).text, *(request.system for request in model.requests)]
+
+
 async def main() -> None:
     environment = {**os.environ, "HOLDFAST_SCRIPT": str(HERE / "turns.json")}
     tracker = Tracker([Ticket(7, "The export button is hidden.")])
+    async with Holdfast(HERE, environment=environment) as hf:
+        add_tools(hf, tracker)
+        await converse(hf)
     async with Holdfast(HERE, environment=environment, unattended="deny", sandbox="off", config={}) as hf:
         add_tools(hf, tracker)
         hf.context.register(tracker_source(tracker))
@@ -160,6 +288,16 @@ async def main() -> None:
             if isinstance(event.data, StepEnded) and event.data.finish == "stop":
                 break
         print(text_of(page.items[-1]))
+
+
+async def values(hf: Holdfast, blocking: HoldfastSync, session: Session) -> None:
+    try:
+        found: Ticket = await hf.sessions.ask(session, "Which ticket?", into=Ticket)
+        same: Filter = blocking.sessions.ask(session.id, PromptInput(text="Which?"), into=Filter, retry_count=1)
+        several: list[Ticket] = await hf.sessions.ask(session, "Which tickets?", into=list[Ticket])
+        print(found.title, same.open, len(several), await hf.sessions.ask(session, "Which?", into={"type": "object"}))
+    except StructuredOutputFailed as failed:
+        print(failed.outcome.code)
 
 
 def blocking(url: str) -> list[str]:

@@ -21,7 +21,12 @@ Channel = Literal["params", "query", "payload"]
 SHAPES = ("bare", "data", "location", "page", "history", "void", "stream", "raw")
 SOCKET = "socket"
 
-CLIENT_MEMBERS = frozenset(("close", "tool", "tools", "context", "verify", "rebuild", "default_model"))
+CLIENT_MEMBERS = frozenset(
+    (
+        *("close", "tool", "tools", "context", "verify", "rebuild", "default_model"),
+        *("run", "stream", "ask", "on_permission", "on_question"),
+    )
+)
 """Members of a client or of the embedded host; groups cannot have these names."""
 COMMON_FAILURES = frozenset(("InvalidRequestError", "UnauthorizedError"))
 CALL_PARAMETERS = frozenset(("self", "options"))

@@ -22,6 +22,10 @@ def is_forbidden(error: object) -> TypeGuard[ApiError]:
     return getattr(error, "code", None) == "ForbiddenError"
 
 
+def is_instruction_entry_value_too_large(error: object) -> TypeGuard[ApiError]:
+    return getattr(error, "code", None) == "InstructionEntryValueTooLargeError"
+
+
 def is_invalid_cursor(error: object) -> TypeGuard[ApiError]:
     return getattr(error, "code", None) == "InvalidCursorError"
 
@@ -64,6 +68,10 @@ def is_service_unavailable(error: object) -> TypeGuard[ApiError]:
 
 def is_session_not_found(error: object) -> TypeGuard[ApiError]:
     return getattr(error, "code", None) == "SessionNotFoundError"
+
+
+def is_skill_not_found(error: object) -> TypeGuard[ApiError]:
+    return getattr(error, "code", None) == "SkillNotFoundError"
 
 
 def is_unauthorized(error: object) -> TypeGuard[ApiError]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 from holdfast.client.call import History, Located, Operation, Page
+from holdfast.protocol.extensions import Generated
 from holdfast.protocol.files import FileEntry
 from holdfast.protocol.instance import Health
 from holdfast.protocol.permissions import Evaluation
@@ -14,7 +15,9 @@ from holdfast.protocol.project_copies import ProjectCopy
 from holdfast.schema.agent import Agent
 from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
 from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
+from holdfast.schema.inbox import InboxInput
 from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
+from holdfast.schema.instruction import InstructionEntry
 from holdfast.schema.location import LocationInfo
 from holdfast.schema.permission import PermissionRequest, SavedApproval
 from holdfast.schema.prompt import Admission
@@ -54,10 +57,19 @@ SESSIONS_SWITCH_MODEL: Operation[None] = Operation(
     "POST", "/api/session/{sessionID}/model", frozenset({400, 401, 404}), "void"
 )
 SESSIONS_PROMPT: Operation[Admission] = Operation(
-    "POST", "/api/session/{sessionID}/prompt", frozenset({400, 401, 404, 409}), "data", Admission
+    "POST", "/api/session/{sessionID}/prompt", frozenset({400, 401, 404, 409, 503}), "data", Admission, headers={"x-holdfast-checked": "1"}
 )
 SESSIONS_COMMAND: Operation[Admission] = Operation(
     "POST", "/api/session/{sessionID}/command", frozenset({400, 401, 404, 409, 503}), "data", Admission
+)
+SESSIONS_SKILL: Operation[None] = Operation(
+    "POST", "/api/session/{sessionID}/skill", frozenset({400, 401, 404, 409, 503}), "void"
+)
+SESSIONS_SHELL: Operation[None] = Operation(
+    "POST", "/api/session/{sessionID}/shell", frozenset({400, 401, 403, 404, 409, 503}), "void"
+)
+SESSIONS_SYNTHETIC: Operation[Admission] = Operation(
+    "POST", "/api/session/{sessionID}/synthetic", frozenset({400, 401, 404, 409}), "data", Admission
 )
 SESSIONS_COMPACT: Operation[None] = Operation(
     "POST", "/api/session/{sessionID}/compact", frozenset({400, 401, 404, 409, 503}), "void"
@@ -73,6 +85,9 @@ SESSIONS_CLEAR_REVERT: Operation[None] = Operation(
 )
 SESSIONS_COMMIT_REVERT: Operation[None] = Operation(
     "POST", "/api/session/{sessionID}/revert/commit", frozenset({400, 401, 404}), "void"
+)
+SESSIONS_FORK: Operation[Session] = Operation(
+    "POST", "/api/session/{sessionID}/fork", frozenset({400, 401, 404}), "data", Session
 )
 SESSIONS_CONTEXT: Operation[builtins.list[SessionMessage]] = Operation(
     "GET", "/api/session/{sessionID}/context", frozenset({400, 401, 404, 500}), "data", builtins.list[SessionMessage]
@@ -91,6 +106,27 @@ SESSIONS_MESSAGE: Operation[SessionMessage] = Operation(
 )
 SESSIONS_MESSAGES: Operation[Page[SessionMessage]] = Operation(
     "GET", "/api/session/{sessionID}/message", frozenset({400, 401, 404, 500}), "page", SessionMessage
+)
+SESSIONS_INBOX: Operation[builtins.list[InboxInput]] = Operation(
+    "GET", "/api/session/{sessionID}/inbox", frozenset({400, 401, 404}), "data", builtins.list[InboxInput]
+)
+SESSIONS_CANCEL_INPUT: Operation[None] = Operation(
+    "DELETE", "/api/session/{sessionID}/inbox/{inboxID}", frozenset({400, 401, 404, 409}), "void"
+)
+SESSIONS_STEER_INPUT: Operation[None] = Operation(
+    "POST", "/api/session/{sessionID}/inbox/{inboxID}/steer", frozenset({400, 401, 404, 409}), "void"
+)
+SESSIONS_QUEUE_INPUT: Operation[None] = Operation(
+    "POST", "/api/session/{sessionID}/inbox/{inboxID}/queue", frozenset({400, 401, 404, 409}), "void"
+)
+SESSIONS_INSTRUCTIONS: Operation[builtins.list[InstructionEntry]] = Operation(
+    "GET", "/api/session/{sessionID}/instructions/entries", frozenset({400, 401, 404}), "data", builtins.list[InstructionEntry]
+)
+SESSIONS_PUT_INSTRUCTION: Operation[None] = Operation(
+    "PUT", "/api/session/{sessionID}/instructions/entries/{key}", frozenset({400, 401, 404, 409, 413}), "void"
+)
+SESSIONS_REMOVE_INSTRUCTION: Operation[None] = Operation(
+    "DELETE", "/api/session/{sessionID}/instructions/entries/{key}", frozenset({400, 401, 404}), "void"
 )
 SESSIONS_INTERRUPTED: Operation[builtins.list[InterruptedActivity]] = Operation(
     "GET", "/api/session/interrupted", frozenset({400, 401}), "data", builtins.list[InterruptedActivity]
@@ -133,6 +169,9 @@ SESSIONS_UNDO_COMPACTION: Operation[None] = Operation(
 )
 SESSIONS_REQUEST_CONTEXT: Operation[RequestContextView] = Operation(
     "GET", "/api/session/{sessionID}/request-context", frozenset({400, 401, 404, 500}), "data", RequestContextView
+)
+SESSIONS_GENERATE: Operation[Generated] = Operation(
+    "POST", "/api/session/{sessionID}/generate", frozenset({400, 401, 404, 503}), "data", Generated
 )
 SESSIONS_TODOS: Operation[builtins.list[Todo]] = Operation(
     "GET", "/api/session/{sessionID}/todo", frozenset({400, 401, 404}), "data", builtins.list[Todo]

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Self
 from holdfast.client.call import Options, location_query
 from holdfast.client.sync_core import SyncCore, SyncStream
 from holdfast.client.generated import operations
+from holdfast.schema.model import model_ref
+from holdfast.schema.prompt import prompt_input
 
 if TYPE_CHECKING:
     import builtins
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.client.call import History, Located, Page
     from holdfast.client.terminal import SyncPtySocket
     from holdfast.client.transport import SyncTransport
+    from holdfast.protocol.extensions import Generated
     from holdfast.protocol.files import FileEntry
     from holdfast.protocol.instance import Health
     from holdfast.protocol.permissions import Evaluation
@@ -24,14 +27,16 @@ if TYPE_CHECKING:
     from holdfast.schema.agent import Agent
     from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
     from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
+    from holdfast.schema.inbox import InboxInput
     from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
+    from holdfast.schema.instruction import InstructionEntry
     from holdfast.schema.location import Location, LocationInfo
     from holdfast.schema.model import ModelRef
     from holdfast.schema.permission import PermissionRequest, PermissionSource, SavedApproval
-    from holdfast.schema.prompt import Admission, AgentInput, FileInput, PromptInput
+    from holdfast.schema.prompt import Admission, AgentInput, FileInput, JsonFormat, PromptInput, SkillInput, TextFormat
     from holdfast.schema.pty import Pty, PtySize, PtyTicket
     from holdfast.schema.question import QuestionRequest
-    from holdfast.schema.session import Revert, Session, SessionActive
+    from holdfast.schema.session import ForkBefore, ForkThrough, Revert, Session, SessionActive
     from holdfast.schema.session_message import SessionMessage
     from holdfast.schema.todo import Todo
     from holdfast.schema.typed_event import Event
@@ -88,11 +93,11 @@ class SessionsGroup:
             options=options,
         )
 
-    def create(self, *, id: str | None = None, agent: str | None = None, model: ModelRef | None = None, location: Location | None = None, options: Options | None = None) -> Session:
+    def create(self, *, id: str | None = None, agent: str | None = None, model: str | ModelRef | None = None, location: Location | None = None, options: Options | None = None) -> Session:
         """Create a Session, or return the existing one with this id. Fails with ConflictError."""
         return self._core.call(
             operations.SESSIONS_CREATE,
-            payload={"id": id, "agent": agent, "model": model, "location": location},
+            payload={"id": id, "agent": agent, "model": None if model is None else model_ref(model), "location": location},
             options=options,
         )
 
@@ -120,30 +125,57 @@ class SessionsGroup:
             options=options,
         )
 
-    def switch_model(self, session_id: str, *, model: ModelRef, options: Options | None = None) -> None:
+    def switch_model(self, session_id: str, *, model: str | ModelRef, options: Options | None = None) -> None:
         """Switch the model, from the next turn on. Selecting the current model has no effect. Fails with SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_SWITCH_MODEL,
             params={"sessionID": session_id},
-            payload={"model": model},
+            payload={"model": model_ref(model)},
             options=options,
         )
 
-    def prompt(self, session_id: str, *, prompt: PromptInput, id: str | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
-        """Admit a prompt durably and wake the Session, unless `resume` is false. Fails with ConflictError, SessionNotFoundError."""
+    def prompt(self, session_id: str, *, id: str | None = None, prompt: str | PromptInput | None = None, text: str | None = None, files: Sequence[FileInput] | None = None, agents: Sequence[AgentInput] | None = None, skills: Sequence[SkillInput] | None = None, metadata: builtins.dict[str, Any] | None = None, system: str | None = None, tools: builtins.dict[str, bool] | None = None, format: TextFormat | JsonFormat | None = None, agent: str | None = None, model: str | ModelRef | None = None, variant: str | None = None, no_reply: bool | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, resolve: bool | None = None, options: Options | None = None) -> Admission:
+        """Admit a prompt durably and wake the Session, unless `resume` is false. With `resolve`, mentions in its text are attached; a file that needs permission is asked for, and a caller that disconnects meanwhile ends it. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_PROMPT,
             params={"sessionID": session_id},
-            payload={"prompt": prompt, "id": id, "delivery": delivery, "resume": resume},
+            payload={"id": id, "prompt": None if prompt is None else prompt_input(prompt), "text": text, "files": files, "agents": agents, "skills": skills, "metadata": metadata, "system": system, "tools": tools, "format": format, "agent": agent, "model": None if model is None else model_ref(model), "variant": variant, "noReply": no_reply, "delivery": delivery, "resume": resume, "resolve": resolve},
             options=options,
         )
 
-    def command(self, session_id: str, *, command: str, id: str | None = None, arguments: str | None = None, files: Sequence[FileInput] | None = None, agents: Sequence[AgentInput] | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
-        """Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its template need permission like those of an agent. A caller that disconnects before the admission ends it. Fails with CommandNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError."""
+    def command(self, session_id: str, *, command: str, id: str | None = None, arguments: str | None = None, agent: str | None = None, model: str | ModelRef | None = None, files: Sequence[FileInput] | None = None, agents: Sequence[AgentInput] | None = None, skills: Sequence[SkillInput] | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
+        """Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its template need permission like those of an agent. A caller that disconnects before the admission ends it. The command's own agent and model come before those of the call, and apply to this prompt only. Fails with CommandNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_COMMAND,
             params={"sessionID": session_id},
-            payload={"command": command, "id": id, "arguments": arguments, "files": files, "agents": agents, "delivery": delivery, "resume": resume},
+            payload={"command": command, "id": id, "arguments": arguments, "agent": agent, "model": None if model is None else model_ref(model), "files": files, "agents": agents, "skills": skills, "delivery": delivery, "resume": resume},
+            options=options,
+        )
+
+    def skill(self, session_id: str, *, skill: str, id: str | None = None, resume: bool | None = None, options: Options | None = None) -> None:
+        """Admit a skill as a prompt without a text and wake the Session, unless `resume` is false. Fails with SkillNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError."""
+        self._core.call(
+            operations.SESSIONS_SKILL,
+            params={"sessionID": session_id},
+            payload={"skill": skill, "id": id, "resume": resume},
+            options=options,
+        )
+
+    def shell(self, session_id: str, *, command: str, id: str | None = None, options: Options | None = None) -> None:
+        """Run a command in the Session's directory once the Session is idle, and return when it has ended. Command and output become a message; no turn is taken. It needs permission like the `bash` calls of the Session's agent. Fails with ForbiddenError, ConflictError, ServiceUnavailableError, SessionNotFoundError."""
+        self._core.call(
+            operations.SESSIONS_SHELL,
+            params={"sessionID": session_id},
+            payload={"command": command, "id": id},
+            options=options,
+        )
+
+    def synthetic(self, session_id: str, *, text: str, id: str | None = None, description: str | None = None, metadata: builtins.dict[str, Any] | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
+        """Admit text that a program adds to the conversation and wake the Session, unless `resume` is false. The model reads it as a message of the user. Fails with ConflictError, SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_SYNTHETIC,
+            params={"sessionID": session_id},
+            payload={"text": text, "id": id, "description": description, "metadata": metadata, "delivery": delivery, "resume": resume},
             options=options,
         )
 
@@ -185,6 +217,15 @@ class SessionsGroup:
         self._core.call(
             operations.SESSIONS_COMMIT_REVERT,
             params={"sessionID": session_id},
+            options=options,
+        )
+
+    def fork(self, session_id: str, *, boundary: ForkBefore | ForkThrough, options: Options | None = None) -> Session:
+        """Create a Session that shares this one's conversation: before a message, or all of it that is complete. Fails with MessageNotFoundError, SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_FORK,
+            params={"sessionID": session_id},
+            payload={"boundary": boundary},
             options=options,
         )
 
@@ -236,6 +277,63 @@ class SessionsGroup:
             operations.SESSIONS_MESSAGES,
             params={"sessionID": session_id},
             query={"limit": limit, "order": order, "cursor": cursor},
+            options=options,
+        )
+
+    def inbox(self, session_id: str, *, options: Options | None = None) -> builtins.list[InboxInput]:
+        """Admitted inputs that are not part of the conversation yet, oldest first. Fails with SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_INBOX,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+    def cancel_input(self, session_id: str, *, inbox_id: str, options: Options | None = None) -> None:
+        """Withdraw a pending input. A promoted or withdrawn input is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError."""
+        self._core.call(
+            operations.SESSIONS_CANCEL_INPUT,
+            params={"sessionID": session_id, "inboxID": inbox_id},
+            options=options,
+        )
+
+    def steer_input(self, session_id: str, *, inbox_id: str, options: Options | None = None) -> None:
+        """Let a queued input join at the next safe boundary, and wake the Session. Any other input is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError."""
+        self._core.call(
+            operations.SESSIONS_STEER_INPUT,
+            params={"sessionID": session_id, "inboxID": inbox_id},
+            options=options,
+        )
+
+    def queue_input(self, session_id: str, *, inbox_id: str, options: Options | None = None) -> None:
+        """Let a pending steer wait until the Session would go idle. Any other input is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError."""
+        self._core.call(
+            operations.SESSIONS_QUEUE_INPUT,
+            params={"sessionID": session_id, "inboxID": inbox_id},
+            options=options,
+        )
+
+    def instructions(self, session_id: str, *, options: Options | None = None) -> builtins.list[InstructionEntry]:
+        """The instruction entries of a Session: facts that its model is told, ordered by key. Fails with SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_INSTRUCTIONS,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+    def put_instruction(self, session_id: str, *, key: str, value: Any, options: Options | None = None) -> None:
+        """Add an instruction entry or replace its value, any JSON. The model is told before its next turn. Fails with ConflictError, InstructionEntryValueTooLargeError, SessionNotFoundError."""
+        self._core.call(
+            operations.SESSIONS_PUT_INSTRUCTION,
+            params={"sessionID": session_id, "key": key},
+            payload={"value": value},
+            options=options,
+        )
+
+    def remove_instruction(self, session_id: str, *, key: str, options: Options | None = None) -> None:
+        """Remove an instruction entry, if it exists. The model is told before its next turn. Fails with SessionNotFoundError."""
+        self._core.call(
+            operations.SESSIONS_REMOVE_INSTRUCTION,
+            params={"sessionID": session_id, "key": key},
             options=options,
         )
 
@@ -352,6 +450,15 @@ class SessionsGroup:
         return self._core.call(
             operations.SESSIONS_REQUEST_CONTEXT,
             params={"sessionID": session_id},
+            options=options,
+        )
+
+    def generate(self, session_id: str, *, prompt: str, options: Options | None = None) -> Generated:
+        """One answer of the Session's model on the settled history, without tools; nothing is added to the conversation. A caller that disconnects ends it. Fails with ServiceUnavailableError, SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_GENERATE,
+            params={"sessionID": session_id},
+            payload={"prompt": prompt},
             options=options,
         )
 

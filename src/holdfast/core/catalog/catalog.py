@@ -26,7 +26,7 @@ from holdfast.core.catalog.public import public
 from holdfast.core.catalog.resolution import NO_CREDENTIALS, ModelEntry, resolve_entry
 from holdfast.core.catalog.resolved import ResolvedModel
 from holdfast.core.catalog.routes import is_supported
-from holdfast.core.catalog.selection import choose_default, choose_small, newest_first
+from holdfast.core.catalog.selection import choose_default, newest_first
 from holdfast.core.clock import Ids, SystemClock
 from holdfast.core.credential.integration import IntegrationDraft
 from holdfast.core.credential.integrations import Integrations
@@ -100,7 +100,7 @@ class Catalog:
         self._use(config)
         self._environment = environment
         self._models = models or ModelsDev(None, environment)
-        self._clock = clock or SystemClock()
+        clock = clock or SystemClock()
         self._batches = batches or Batches()
         self._announce = announce
         self._boot = boot
@@ -114,8 +114,8 @@ class Catalog:
             lambda draft: configure_integrations(draft, self._documents),
             environment,
             credentials,
-            ids or Ids(self._clock),
-            self._clock,
+            ids or Ids(clock),
+            clock,
             batches=self._batches,
             announce=announce,
         )
@@ -148,12 +148,6 @@ class Catalog:
         entry = self._draft.find(provider_id)
         found = entry.model(id) if entry else None
         return public_model(entry, found, self._secrets) if entry and found else None
-
-    def small(self, provider_id: str) -> ModelRef | None:
-        """A small model for titles and similar tasks, or None."""
-        entry = next((entry for entry in self._available() if entry.provider.id == provider_id), None)
-        found = choose_small(provider_id, list(entry.all()), self._clock.now()) if entry else None
-        return ModelRef(id=found.id, provider_id=provider_id) if found else None
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Problems found in options so far."""

@@ -88,7 +88,9 @@ def _model(model: ModelInfo, patch: schema.Model) -> ModelInfo:
         family=patch.family or model.family,
         name=patch.name or model.name,
         api=_model_api(model.api, patch.api) if patch.api else model.api,
-        capabilities=_capabilities(patch.capabilities) if patch.capabilities else model.capabilities,
+        capabilities=_capabilities(model.capabilities, patch.capabilities)
+        if patch.capabilities
+        else model.capabilities,
         request=ModelRequest(
             headers={**model.request.headers, **_headers(request)},
             body=deep_merge(model.request.body, _body(request)),
@@ -112,8 +114,17 @@ def _model_api(known: ModelApi, patch: schema.ModelApi) -> ModelApi:
     return NativeModelApi(id=id, url=url, settings=settings)
 
 
-def _capabilities(patch: schema.Capabilities) -> ModelCapabilities:
-    return ModelCapabilities(tools=bool(patch.tools), input=tuple(patch.input or ()), output=tuple(patch.output or ()))
+def _capabilities(known: ModelCapabilities, patch: schema.Capabilities) -> ModelCapabilities:
+    """The patch replaces all but `structured`, which stands for itself."""
+    structured = known.structured if patch.structured is None else patch.structured
+    if (patch.tools, patch.input, patch.output) == (None, None, None):
+        return msgspec.structs.replace(known, structured=structured)
+    return ModelCapabilities(
+        tools=bool(patch.tools),
+        input=tuple(patch.input or ()),
+        output=tuple(patch.output or ()),
+        structured=structured,
+    )
 
 
 def _variants(known: tuple[ModelVariant, ...], patches: Sequence[schema.Variant]) -> tuple[ModelVariant, ...]:

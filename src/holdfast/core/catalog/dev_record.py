@@ -83,6 +83,7 @@ class DevModel(msgspec.Struct, frozen=True):
     family: str | None = None
     release_date: str = ""
     tool_call: bool = False
+    structured_output: bool | None = None
     temperature: bool | None = None
     interleaved: Any = None
     reasoning_options: tuple[DevReasoning, ...] = ()

@@ -129,7 +129,10 @@ def _info(provider_id: str, id: str, model: DevModel) -> ModelInfo:
         name=model.name or id,
         api=_api(id, model),
         capabilities=ModelCapabilities(
-            tools=model.tool_call, input=model.modalities.input, output=model.modalities.output
+            tools=model.tool_call,
+            input=model.modalities.input,
+            output=model.modalities.output,
+            structured=model.structured_output,
         ),
         request=ModelRequest(
             headers={**model.headers, **model.provider.headers}, body={**model.options, **model.provider.body}

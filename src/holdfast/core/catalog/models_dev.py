@@ -82,12 +82,6 @@ class ModelsDev:
             self._provider_entries = provider_entries(self.providers())
         return self._provider_entries
 
-    async def get(self) -> Mapping[str, DevProvider]:
-        """The data on disk; fetched only if there is none."""
-        if not self.providers() and self._may_fetch:
-            await self.refresh()
-        return self.providers()
-
     async def refresh(self) -> bool:
         """Fetch newer data; returns whether there is any. A failure is only logged. Concurrent calls share one
         fetch."""

@@ -145,9 +145,10 @@ def _messages(info: ModelInfo, found: packages.PackageEndpoint, given: RouteSett
 
 
 def _gemini(info: ModelInfo, found: packages.PackageEndpoint, given: RouteSettings) -> Model:
-    from holdfast.llm.providers.google import BASE_URL, google_route
+    from holdfast.llm.providers.google import BASE_URL, google_capabilities, google_route
 
-    return Model(info.api.id, info.provider_id, google_route(None, id=info.provider_id, base_url=found.url or BASE_URL))
+    route = google_route(None, id=info.provider_id, base_url=found.url or BASE_URL)
+    return Model(info.api.id, info.provider_id, route, capabilities=google_capabilities(info.api.id))
 
 
 def _converse(info: ModelInfo, found: packages.PackageEndpoint, given: RouteSettings) -> Model:
@@ -193,6 +194,7 @@ def _capabilities(guess: Capabilities, info: ModelInfo, facts: ModelFacts) -> Ca
         documents="pdf" in info.capabilities.input if info.capabilities.input else guess.documents,
         sampling=guess.sampling if facts.sampling is None else facts.sampling,
         reasoning_replay=guess.reasoning_replay or facts.replays_reasoning,
+        native_json=guess.native_json if info.capabilities.structured is None else info.capabilities.structured,
     )
 
 

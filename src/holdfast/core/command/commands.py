@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,7 +11,7 @@ from holdfast.core.command.template import Template
 from holdfast.core.config.reload import refuse_errors
 from holdfast.core.state import Phase, State
 from holdfast.core.tool.tool import ToolFailure
-from holdfast.schema.exceptions import CommandNotFound
+from holdfast.schema.exceptions import NAME_CHARACTERS, CommandNotFound
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -27,6 +25,9 @@ if TYPE_CHECKING:
     from holdfast.core.skill.skill import Skill
     from holdfast.core.state import Batches
 
+MOST_COMPARED = 1000
+"""Names that an unknown one is compared with."""
+
 
 class Invocation(Frozen):
     """An expanded command call. Its text is admitted as is and never expanded again."""
@@ -34,8 +35,12 @@ class Invocation(Frozen):
     command: Command
     arguments: str
     text: str
-    mentions: tuple[str, ...]
+    mentions: tuple[str, ...] = ()
     """Paths that the template mentions with `@`; attached like those of any prompt."""
+    skill: str | None = None
+    """The skill that was called like a command; attached like those of any prompt."""
+    trusted: bool = True
+    """False for a template of an untrusted project."""
 
 
 class Commands:
@@ -78,15 +83,23 @@ class Commands:
         return (*self.list(), *skills)
 
     async def invoke(self, name: str, arguments: str, shell: Shell) -> Invocation:
+        """Fill in the template of a command. A skill is not a template: the arguments become the text, and nothing in
+        the skill is executed or replaced. Raises CommandNotFound or ArgumentsTooLarge."""
         command = self.get(name)
         if command is not None:
-            shell = _refuse if name in self._configured.untrusted else shell
-            expanded = await Template(command.template).expand(arguments, shell)
-            return Invocation(command, arguments, expanded.text, expanded.mentions)
+            trusted = name not in self._configured.untrusted
+            expanded = await Template(command.template).expand(arguments, shell if trusted else _refuse)
+            return Invocation(command, arguments, expanded.text, expanded.mentions, trusted=trusted)
         skill = next((skill for skill in await self._slash_skills() if skill.name == name), None)
         if skill is None:
-            raise CommandNotFound(name)
-        return Invocation(_as_command(skill), arguments, await _called(skill, arguments), ())
+            raise CommandNotFound(name, await self._near(name))
+        return Invocation(_as_command(skill), arguments, arguments.strip(), skill=skill.name)
+
+    async def _near(self, name: str) -> Sequence[str]:
+        import difflib
+
+        names = [command.name for command in await self.callable()]
+        return difflib.get_close_matches(name[:NAME_CHARACTERS], names[:MOST_COMPARED], n=3)
 
     async def _slash_skills(self) -> Iterable[Skill]:
         skills = await self._skills() if self._skills is not None else ()
@@ -103,13 +116,3 @@ async def _refuse(command: str) -> str:
 
 def _as_command(skill: Skill) -> Command:
     return Command(name=skill.name, template=skill.content, description=skill.description)
-
-
-async def _called(skill: Skill, arguments: str) -> str:
-    """The skill's text as the model would load it, and the user's arguments. A skill is not a template: nothing in it
-    is executed."""
-    from holdfast.core.tool.builtin.skill import rendered, sample
-
-    files = await asyncio.to_thread(sample, skill)
-    text = rendered(skill, os.path.dirname(skill.location), files)
-    return f"{text}\n\n{arguments}" if arguments.strip() else text

@@ -3,31 +3,51 @@
 Invariants
 - The template is parsed once: arguments and command output are never parsed as template.
 - Inside a shell command every argument is quoted: as one word, or as part of the quoted word around it.
-- Inserted output is bounded. A denied or failed command leaves a note in its place."""
+- The text is bounded, however often a template repeats its arguments. So is the output of each shell command. A denied
+  or failed command leaves a note in its place."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 from typing import Protocol
 
-from holdfast.core.config.authority import SHELL_COMMAND
+from holdfast.core.config.authority import SHELL_COMMAND, SHELL_INSERT
+from holdfast.core.session.attachments import TEXT_BYTES
 from holdfast.core.tool.tool import ToolFailure
+from holdfast.schema.exceptions import InvalidRequest
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 
 INSERT_CHARACTERS = 16_000
 MOST_SHELL_COMMANDS = 20
+SHOWN_COMMAND = 500
+QUICK_CHARACTERS = 16_000
+"""Arguments up to this length are split on the event loop. A megabyte takes half a second."""
 
 NOT_RUN = "[`{command}` was not run: {reason}]"
 CUT = "\n[output cut after {count} characters]"
 
-_PLACEHOLDER = r"\$ARGUMENTS(?![A-Za-z0-9_])|\$([1-9])(?!\d)"
-_MENTION = r"(?<![\w`@])@([\w~./-]*[\w/-])"
+_PLACEHOLDER = pattern(r"\$ARGUMENTS(?![A-Za-z0-9_])|\$([1-9]\d?)(?!\d)")
+_MENTION = pattern(r"(?<![\w`@])@([\w~./-]*[\w/-])")
 
 
 class Shell(Protocol):
     async def __call__(self, command: str) -> str:
         """Ask for permission, run the command in the Location and return its output. Raises ToolFailure."""
+
+
+class ArgumentsTooLarge(InvalidRequest):
+    """The arguments of a command, put into its template, exceed the limit of a prompt."""
+
+    code = "Session.ArgumentsTooLargeError"
+
+    def __init__(self) -> None:
+        message = (
+            f"The command with these arguments has more than {TEXT_BYTES} characters. The prompt was not admitted."
+        )
+        super().__init__(message, kind="Payload", field="arguments")
 
 
 class Expanded(Frozen):
@@ -38,50 +58,68 @@ class Expanded(Frozen):
 class Template:
     def __init__(self, text: str) -> None:
         self._text = text
-        placeholders = list(re.finditer(_PLACEHOLDER, text))
-        self._has_placeholders = bool(placeholders)
-        self._last = max((int(found[1]) for found in placeholders if found[1]), default=0)
+        self._places = [int(found[1] or 0) for found in _PLACEHOLDER.finditer(text)]
+        """The number of each placeholder; 0 is `$ARGUMENTS`."""
 
     async def expand(self, arguments: str, shell: Shell) -> Expanded:
-        words = _words(arguments)
+        """Raises ArgumentsTooLarge."""
+        splits = any(self._places) or SHELL_INSERT in self._text
+        if splits and len(arguments) > QUICK_CHARACTERS:
+            words = await asyncio.to_thread(_words, arguments)
+        else:
+            words = _words(arguments) if splits else []
+        given = _Arguments(arguments, words, max(self._places, default=0))
+        if len(self._text) + sum(len(given.text(place)) for place in self._places or (0,)) > TEXT_BYTES:
+            raise ArgumentsTooLarge
         parts: list[str] = []
         mentions: list[str] = []
         end = 0
         for number, match in enumerate(re.finditer(SHELL_COMMAND, self._text)):
             before = self._text[end : match.start()]
-            mentions += re.findall(_MENTION, before)
-            parts.append(self._filled(before, arguments, words))
-            command = self._quoted(match[1], arguments, words)
-            parts.append(await _output(shell, command, number))
+            mentions += _MENTION.findall(before)
+            parts.append(_filled(before, given))
+            parts.append(await _output(shell, _quoted(match[1], given), number))
             end = match.end()
         rest = self._text[end:]
-        mentions += re.findall(_MENTION, rest)
-        parts.append(self._filled(rest, arguments, words))
-        if not self._has_placeholders and arguments.strip():
+        mentions += _MENTION.findall(rest)
+        parts.append(_filled(rest, given))
+        if not self._places and arguments.strip():
             parts.append(f"\n\n{arguments}")
         return Expanded("".join(parts), tuple(dict.fromkeys(mentions)))
 
-    def _filled(self, text: str, arguments: str, words: list[str]) -> str:
-        def argument(place: re.Match[str]) -> str:
-            return " ".join(self._taken(place, words)) if place[1] else arguments
 
-        return re.sub(_PLACEHOLDER, argument, text)
+class _Arguments:
+    """What stands for each placeholder. The highest number takes all remaining words."""
 
-    def _quoted(self, command: str, arguments: str, words: list[str]) -> str:
-        def argument(place: re.Match[str]) -> str:
-            taken = self._taken(place, words)
-            if not (quote := _open_quote(command[: place.start()])):
-                return " ".join(map(shlex.quote, taken))
-            # Quotes do not nest: close the template's quotes before the argument and reopen them after it.
-            return quote + shlex.quote(" ".join(taken) if place[1] else arguments) + quote
+    def __init__(self, arguments: str, words: list[str], last: int) -> None:
+        self._words = words
+        self._last = last
+        self._texts: dict[int, str] = {0: arguments}
 
-        return re.sub(_PLACEHOLDER, argument, command)
+    def text(self, place: int) -> str:
+        if place not in self._texts:
+            self._texts[place] = " ".join(self.words(place))
+        return self._texts[place]
 
-    def _taken(self, place: re.Match[str], words: list[str]) -> list[str]:
-        if place[1] is None:
-            return words
-        index = int(place[1])
-        return words[index - 1 :] if index == self._last else words[index - 1 : index]
+    def words(self, place: int) -> list[str]:
+        if place == 0:
+            return self._words
+        return self._words[place - 1 :] if place == self._last else self._words[place - 1 : place]
+
+
+def _filled(text: str, given: _Arguments) -> str:
+    return _PLACEHOLDER.sub(lambda place: given.text(int(place[1] or 0)), text)
+
+
+def _quoted(command: str, given: _Arguments) -> str:
+    def argument(found: re.Match[str]) -> str:
+        place = int(found[1] or 0)
+        if not (quote := _open_quote(command[: found.start()])):
+            return " ".join(map(shlex.quote, given.words(place)))
+        # Quotes do not nest: close the template's quotes before the argument and reopen them after it.
+        return quote + shlex.quote(given.text(place)) + quote
+
+    return _PLACEHOLDER.sub(argument, command)
 
 
 def _open_quote(before: str) -> str:
@@ -105,20 +143,38 @@ def _open_quote(before: str) -> str:
 
 
 async def _output(shell: Shell, command: str, number: int) -> str:
+    shown = command if len(command) <= SHOWN_COMMAND else f"{command[:SHOWN_COMMAND]}…"
     if number >= MOST_SHELL_COMMANDS:
-        return NOT_RUN.format(command=command, reason=f"a template runs at most {MOST_SHELL_COMMANDS} commands")
+        return NOT_RUN.format(command=shown, reason=f"a template runs at most {MOST_SHELL_COMMANDS} commands")
     try:
         output = await shell(command)
     except ToolFailure as failure:
-        return NOT_RUN.format(command=command, reason=str(failure)[:INSERT_CHARACTERS])
+        return NOT_RUN.format(command=shown, reason=str(failure)[:INSERT_CHARACTERS])
     if len(output) > INSERT_CHARACTERS:
         return output[:INSERT_CHARACTERS] + CUT.format(count=INSERT_CHARACTERS)
     return output
 
 
 def _words(arguments: str) -> list[str]:
-    """Split like a shell; an unclosed quote is an ordinary character."""
-    try:
-        return shlex.split(arguments)
-    except ValueError:
-        return arguments.split()
+    """Split like a shell; with an unclosed quote, at white space only."""
+    words: list[str] = []
+    end = 0
+    # `shlex.split` reads one character at a time, which takes seconds for a megabyte.
+    for match in _WORD.finditer(arguments):
+        if arguments[end : match.start()].strip():
+            return arguments.split()
+        words.append(_PIECE.sub(_unquoted, match[0]))
+        end = match.end()
+    return arguments.split() if arguments[end:].strip() else words
+
+
+def _unquoted(piece: re.Match[str]) -> str:
+    plain, escaped, double, single = piece.groups()
+    if double is not None:
+        return re.sub(r'\\(["\\])', r"\1", double)
+    return plain or escaped or single or ""
+
+
+_PIECES = r"""([^ \t\r\n"'\\]+)|\\(.)|"((?:[^"\\]|\\.)*)"|'([^']*)'"""
+_PIECE = pattern(_PIECES, re.DOTALL)
+_WORD = pattern(rf"(?:{_PIECES})+", re.DOTALL)

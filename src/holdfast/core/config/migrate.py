@@ -142,6 +142,8 @@ def migrate_model(model: Object) -> Object:
             "input": modalities.get("input") or ["text"],
             "output": modalities.get("output") or ["text"],
         }
+    if model.get("structured_output") is not None:
+        new["capabilities"] = {**new.get("capabilities", {}), "structured": model["structured_output"]}
     if "headers" in model or "options" in model:
         new["request"] = _present(headers=model.get("headers"), body=model.get("options"))
     if isinstance(variants := model.get("variants"), dict):

@@ -108,6 +108,8 @@ class Capabilities(Section):
     tools: bool | None = None
     input: list[str] | None = None
     output: list[str] | None = None
+    structured: bool | None = None
+    """Whether the provider's JSON mode is used for structured answers; the catalog knows it of many models."""
 
 
 class ModelRequest(Request):

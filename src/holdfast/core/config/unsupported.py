@@ -41,7 +41,8 @@ AGENT_NAMES = frozenset(
 )
 PROVIDER_NAMES = frozenset("id name env npm api options models blacklist whitelist".split())  # noqa: SIM905
 MODEL_NAMES = frozenset(
-    "id family name provider tool_call modalities headers options variants cost status limit".split()  # noqa: SIM905
+    """id family name provider tool_call structured_output modalities headers options variants cost status
+    limit""".split()  # noqa: SIM905
 )
 MODEL_NAMES_WITHOUT_EFFECT = frozenset(
     "release_date attachment reasoning temperature interleaved experimental knowledge last_updated".split()  # noqa: SIM905

@@ -4,7 +4,8 @@ Invariants
 - A path is fingerprinted before it is read: an edit during reading is detected at the next check.
 - Two edits within one tick of the file system's clock are told apart: while a fingerprint is young, the content is
   compared too.
-- The number of paths is bounded; `complete` tells whether all of them are watched."""
+- The number of paths is bounded; `complete` tells whether all of them are watched.
+- While the folder of a missing path has not changed, the path is still missing; it is looked for only if it has."""
 
 from __future__ import annotations
 
@@ -40,20 +41,34 @@ class Watch:
 
     def __init__(self) -> None:
         self._marks: dict[str, _Fingerprint] = {}
+        """Of the paths that exist, and of links to nothing: what they lead to may appear anywhere."""
+        self._missing: dict[str, set[str]] = {}
+        """Paths that do not exist, by their folder."""
+        self._folders: dict[str, _Fingerprint] = {}
+        """Of the folders of missing paths, from before these were looked for."""
+        self._known: set[str] = set()
         self.complete = True
 
     def __len__(self) -> int:
-        return len(self._marks)
+        return len(self._known)
 
     def add(self, path: str | Path) -> None:
         """Watch a path. Call it before the path is read; the path need not exist."""
         text = str(path)
-        if text in self._marks:
+        if text in self._known:
             return
-        if len(self._marks) >= MOST_PATHS:
+        if len(self._known) >= MOST_PATHS:
             self.complete = False
             return
-        self._marks[text] = _fingerprint(text)
+        self._known.add(text)
+        folder = os.path.dirname(text)
+        before = self._folders.get(folder) or _fingerprint(folder)
+        found = _fingerprint(text)
+        if found.stamp is not None or os.path.lexists(text):
+            self._marks[text] = found
+        else:
+            self._folders[folder] = before
+            self._missing.setdefault(folder, set()).add(text)
 
     def add_tree(self, folder: str | Path, suffix: str = "") -> None:
         """Watch a folder and all files below it with this suffix."""
@@ -99,22 +114,34 @@ class Watch:
                 self.add_tree(path)
 
     def changed(self) -> bool:
-        """Whether a watched path has changed. Costs one `stat` per path."""
-        for path, mark in self._marks.items():
-            if _stamp(path) != mark.stamp:
-                return True
-            if mark.content is not None:
-                if _content(path) != mark.content:
+        """Whether a watched path has changed. Costs one `stat` per path that exists, and per folder of others."""
+        if any(_differs(path, self._marks) for path in self._marks):
+            return True
+        for folder, missing in self._missing.items():
+            if _differs(folder, self._folders):
+                now = _fingerprint(folder)
+                if any(_stamp(path) is not None for path in missing):
                     return True
-                if not _young(mark.stamp):
-                    self._marks[path] = mark._replace(content=None)  # existing key: safe while iterating
+                self._folders[folder] = now
         return False
 
     def newest(self) -> int:
         """The latest change time of the existing files, in nanoseconds since the epoch. Programs cannot set this
         time."""
-        stamps = (_stamp(path) for path in self._marks)
+        stamps = (_stamp(path) for path in self._known)
         return max((stamp[4] for stamp in stamps if stamp is not None), default=0)
+
+
+def _differs(path: str, marks: dict[str, _Fingerprint]) -> bool:
+    mark = marks[path]
+    if _stamp(path) != mark.stamp:
+        return True
+    if mark.content is not None:
+        if _content(path) != mark.content:
+            return True
+        if not _young(mark.stamp):
+            marks[path] = mark._replace(content=None)  # existing key: safe while iterating
+    return False
 
 
 def _fingerprint(path: str) -> _Fingerprint:

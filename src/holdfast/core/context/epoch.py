@@ -26,8 +26,9 @@ from holdfast.core.context.system_context import (
     reconcile,
     replace,
 )
+from holdfast.core.database.errors import Moved
 from holdfast.core.database.unit import Statement
-from holdfast.schema.codec import decoder, encode_text
+from holdfast.schema.codec import decode_any, decoder, encode_text
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 from holdfast.schema.session_event import ContextUpdated
@@ -41,7 +42,10 @@ if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Row, Value
     from holdfast.core.event.publisher import Publisher
-    from holdfast.schema.location import Location
+
+
+UNKNOWN_SOURCE = ""
+"""Stands for sources of which is not known that the model was told of them. No source has this key."""
 
 
 class SourceState(Record):
@@ -74,21 +78,20 @@ class Epochs:
         row = await self._row(session_id)
         return None if row is None else _decode(session_id, row)
 
-    async def initialize(
-        self, session_id: str, context: SystemContext, publisher: Publisher, location: Location
-    ) -> Epoch:
+    async def initialize(self, session_id: str, context: SystemContext, publisher: Publisher) -> Epoch:
         """Begin a Session's first epoch, before its first promotion. Nothing is stored if it is blocked."""
         observation = await observe(context, self.metrics)
         generation = self._first(observation)
         try:
-            await self._commit(session_id, "context.begin", self._columns(generation, observation), publisher, location)
+            row, texts = self._stored(generation, observation)
+            await self._commit(session_id, "context.begin", row, publisher, texts=texts)
         except ContextContention:
             pass  # another drain stored its baseline first; that one is used
         else:
             self.metrics.began(session_id, "initialized", generation.baseline)
-        return await self._reload(session_id)
+        return await self._reload(session_id)  # `baseline_seq` is set inside the transaction
 
-    async def recover(self, session_id: str, context: SystemContext, publisher: Publisher, location: Location) -> Epoch:
+    async def recover(self, session_id: str, context: SystemContext, publisher: Publisher) -> Epoch:
         """Replace an epoch whose snapshot `load` could not decode. Only for an explicit retry by a person."""
         observation = await observe(context, self.metrics)
         generation = self._first(observation)
@@ -96,15 +99,14 @@ class Epochs:
         if stored is None:
             raise ContextContention(session_id)
         _, _, baseline_seq, revision, _ = stored
-        row = {"revision": revision, "baseline_seq": baseline_seq, **self._columns(generation, observation)}
-        return await self._replace(session_id, "recovered", row, publisher, location)
+        version: dict[str, Value] = {"revision": revision, "baseline_seq": baseline_seq}
+        return await self._replace(session_id, "recovered", version, generation, observation, publisher)
 
     async def prepare(
         self,
         epoch: Epoch,
         context: SystemContext,
         publisher: Publisher,
-        location: Location,
         *,
         compaction_seq: int = -1,
     ) -> Epoch:
@@ -112,28 +114,52 @@ class Epochs:
         object if nothing changed. `compaction_seq` is the sequence of the newest completed compaction."""
         observation = await observe(context, self.metrics)
         try:
-            return await self._admit(epoch, observation, publisher, location, compaction_seq)
+            return await self._admit(epoch, observation, publisher, compaction_seq)
         except ContextContention:
             current = await self.load(epoch.session_id)
             if current is None:  # moved or reverted: the next drain initializes it
                 raise
-        return await self._admit(current, observation, publisher, location, compaction_seq)
+        return await self._admit(current, observation, publisher, compaction_seq)
+
+    async def take_over(self, source_id: str, session_id: str, through: int) -> tuple[Statement, ...]:
+        """The writes that give a fork the epoch of its source, as of the sequence at which it was forked. None if that
+        epoch began later, or if the fork could not tell what has changed: it then begins an epoch of its own."""
+        try:
+            epoch = await self.load(source_id)
+        except ContextSnapshotDecodeError:
+            return ()
+        if epoch is None or epoch.baseline_seq > through:
+            return ()
+        later = await self._database.fetch(
+            "context.told_after", {"session_id": source_id, "after": max(through, epoch.baseline_seq)}
+        )
+        told: set[str] = set()
+        for _, keys in later:
+            told |= set(decode_any(str(keys))) if keys is not None else {UNKNOWN_SOURCE}
+        if not all(key in epoch.snapshot for key in told):
+            return ()
+        texts: tuple[Statement, ...] = ()
+        snapshot_id = None
+        if told:  # the fork tells these again
+            known = Snapshot({key: epoch.snapshot[key] for key in epoch.snapshot if key not in told})
+            snapshot_id, text = self._text(known.encode())
+            texts = (text,)
+        row = {"session_id": session_id, "source_id": source_id, "snapshot_id": snapshot_id, **_version(epoch)}
+        return (*texts, Statement("context.take_over", row, changes=1, error=partial(Moved, source_id)))
 
     # -- one boundary ------------------------------------------------------------------------------------------
 
-    async def _admit(
-        self, epoch: Epoch, observation: Observation, publisher: Publisher, location: Location, compaction_seq: int
-    ) -> Epoch:
+    async def _admit(self, epoch: Epoch, observation: Observation, publisher: Publisher, compaction_seq: int) -> Epoch:
         match self._decide(epoch, observation, compaction_seq):
             case Updated() as update:
-                return await self._tell(epoch, update, observation, publisher, location)
+                return await self._tell(epoch, update, observation, publisher)
             case ReplacementReady(generation):
-                row = {**_version(epoch), **self._columns(generation, observation)}
-                return await self._replace(epoch.session_id, "replaced", row, publisher, location)
+                version = _version(epoch)
+                return await self._replace(epoch.session_id, "replaced", version, generation, observation, publisher)
             case Unchanged() | ReplacementBlocked() as outcome:
                 blocked = isinstance(outcome, ReplacementBlocked)
                 self.metrics.ended(epoch.session_id, "replacement blocked" if blocked else "unchanged")
-                return await self._record_states(epoch, observation, publisher, location)
+                return await self._record_states(epoch, observation, publisher)
             case never:
                 assert_never(never)
 
@@ -149,9 +175,7 @@ class Epochs:
             return update if isinstance(update, Updated) else outcome
         return outcome
 
-    async def _tell(
-        self, epoch: Epoch, update: Updated, observation: Observation, publisher: Publisher, location: Location
-    ) -> Epoch:
+    async def _tell(self, epoch: Epoch, update: Updated, observation: Observation, publisher: Publisher) -> Epoch:
         observed = self._states(observation, update.snapshot, epoch)
         event = ContextUpdated(
             timestamp=self._clock.now(),
@@ -159,28 +183,36 @@ class Epochs:
             message_id=self._ids.message(),
             text=update.text,
         )
-        row = {**_version(epoch), "snapshot": update.snapshot.encode(), "observed": encode_text(observed)}
+        snapshot_id, text = self._text(update.snapshot.encode())
+        row = {**_version(epoch), "snapshot_id": snapshot_id, "observed": encode_text(observed)}
         keys = Statement("context.change", {"session_id": epoch.session_id, "keys": encode_text(update.keys)})
-        await self._commit(epoch.session_id, "context.advance", row, publisher, location, event=event, more=(keys,))
+        await self._commit(
+            epoch.session_id, "context.advance", row, publisher, event=event, texts=(text,), more=(keys,)
+        )
         self.metrics.updated(epoch.session_id, update.text)
         return epoch.replace(snapshot=update.snapshot, observed=observed, revision=epoch.revision + 1)
 
     async def _replace(
-        self, session_id: str, outcome: str, row: Mapping[str, Value], publisher: Publisher, location: Location
+        self,
+        session_id: str,
+        outcome: str,
+        version: Mapping[str, Value],
+        generation: Generation,
+        observation: Observation,
+        publisher: Publisher,
     ) -> Epoch:
-        await self._commit(session_id, "context.replace", row, publisher, location)
-        self.metrics.began(session_id, outcome, str(row["baseline"]))
+        row, texts = self._stored(generation, observation)
+        await self._commit(session_id, "context.replace", {**version, **row}, publisher, texts=texts)
+        self.metrics.began(session_id, outcome, generation.baseline)
         return await self._reload(session_id)
 
-    async def _record_states(
-        self, epoch: Epoch, observation: Observation, publisher: Publisher, location: Location
-    ) -> Epoch:
+    async def _record_states(self, epoch: Epoch, observation: Observation, publisher: Publisher) -> Epoch:
         """Store which sources are unavailable, if that has changed."""
         observed = self._states(observation, epoch.snapshot, epoch)
         if observed == epoch.observed:
             return epoch
         row = {**_version(epoch), "observed": encode_text(observed)}
-        await self._commit(epoch.session_id, "context.observe", row, publisher, location)
+        await self._commit(epoch.session_id, "context.observe", row, publisher)
         return epoch.replace(observed=observed, revision=epoch.revision + 1)
 
     # -- details -----------------------------------------------------------------------------------------------
@@ -191,16 +223,17 @@ class Epochs:
         statement: str,
         row: Mapping[str, Value],
         publisher: Publisher,
-        location: Location,
         *,
         event: ContextUpdated | None = None,
+        texts: tuple[Statement, ...] = (),
         more: tuple[Statement, ...] = (),
     ) -> None:
         """Raises ContextContention if the epoch is not the one the row was made from."""
         contention = partial(ContextContention, session_id)
-        local = (Statement(statement, {"session_id": session_id, **row}, changes=1, error=contention), *more)
+        change = Statement(statement, {"session_id": session_id, **row}, changes=1, error=contention)
+        local = (*texts, change, *more)
         try:
-            await publisher.publish(*(() if event is None else (event,)), location=location, local=local)
+            await publisher.publish(*(() if event is None else (event,)), local=local)
         except ContextContention:
             self.metrics.record("context.contention", 1)
             raise
@@ -212,12 +245,20 @@ class Epochs:
             self._count("context.initialize.blocked", blocked.keys)
             raise
 
-    def _columns(self, generation: Generation, observation: Observation) -> dict[str, Value]:
-        return {
-            "baseline": generation.baseline,
-            "snapshot": generation.snapshot.encode(),
-            "observed": encode_text(self._states(observation, generation.snapshot, None)),
-        }
+    def _stored(
+        self, generation: Generation, observation: Observation
+    ) -> tuple[dict[str, Value], tuple[Statement, ...]]:
+        """The columns of a new baseline, and the statements that store its texts."""
+        baseline_id, baseline = self._text(generation.baseline)
+        snapshot_id, snapshot = self._text(generation.snapshot.encode())
+        observed = encode_text(self._states(observation, generation.snapshot, None))
+        row: dict[str, Value] = {"baseline_id": baseline_id, "snapshot_id": snapshot_id, "observed": observed}
+        return row, (baseline, snapshot)
+
+    def _text(self, content: str) -> tuple[str, Statement]:
+        """The id of a new text, and the statement that stores it."""
+        id = self._ids.of("ctx")
+        return id, Statement("context.store", {"id": id, "content": content})
 
     def _states(self, observation: Observation, snapshot: Snapshot, epoch: Epoch | None) -> dict[str, SourceState]:
         """The sources that are unavailable or have left since the baseline, each with the time when that began."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from holdfast.schema.codec import decode_any
 from holdfast.schema.insight import (
     ContextChangeInfo,
     ContextSourceInfo,
@@ -45,16 +44,14 @@ async def request_context(epochs: Epochs, database: Database, session_id: str) -
     if epoch is None:
         return RequestContextAbsent()
     newest: dict[str, Value] = {"session_id": session_id, "limit": VIEW_LIMIT}
-    changes = await database.fetch("context.changes", newest)
-    breaks = await database.fetch("context.breaks", newest)
+    changes = await database.fetch("context.changes", newest, into=ContextChangeInfo)
+    breaks = await database.fetch("context.breaks", newest, into=PrefixBreakInfo)
     return RequestContextInfo(
         baseline=epoch.baseline,
         baseline_seq=epoch.baseline_seq,
         sources=source_views(epoch),
-        changes=tuple(ContextChangeInfo(seq=int(str(seq)), keys=tuple(decode_any(str(keys)))) for seq, keys in changes),
-        prefix_breaks=tuple(
-            PrefixBreakInfo(seq=int(str(seq)), causes=tuple(decode_any(str(causes)))) for seq, causes in breaks
-        ),
+        changes=tuple(changes),
+        prefix_breaks=tuple(breaks),
     )
 
 

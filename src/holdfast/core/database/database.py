@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="msgspec.Struct")
 
 PROJECTIONS = (
-    *("session", "messages", "parts", "inbox", "todos", "attachments", "instructions"),
-    *("turn", "activity", "requests"),
+    *("session", "lineage", "messages", "parts", "inbox", "todos", "attachments", "instructions"),
+    *("instruction_entries", "turn", "activity", "requests"),
 )
 
 

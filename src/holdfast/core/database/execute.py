@@ -91,6 +91,8 @@ class Executor:
             for statement in unit.local:
                 self._execute(statement)
             return Committed(-1, -1)
+        if (begins_at := unit.events[0].begins_at) is not None:
+            self._execute(Statement("event.begin", {"aggregate_id": unit.aggregate_id}), begins_at - 1)
         if unit.replay is not None and not self._admit_replay(unit, unit.replay):
             return Committed(unit.replay.seq, unit.replay.seq, applied=False)
         first = self._advance(unit)

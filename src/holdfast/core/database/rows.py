@@ -1,15 +1,15 @@
 """Maps rows to structs: a column to the field of its name.
 
-A field of type `bool` takes an integer, and a field whose type is a struct takes JSON text. Any other value is used as
-it is: the types of the columns are those of the schema."""
+A field of type `bool` takes an integer, and a field whose type is a struct or a tuple takes JSON text. Any other value
+is used as it is: the types of the columns are those of the schema."""
 
 from __future__ import annotations
 
 from functools import partial
 from itertools import starmap
 from operator import itemgetter
-from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -48,10 +48,11 @@ def row_mapper(kind: type[T], columns: Sequence[str]) -> Callable[[Iterable[Row]
 
 
 def _conversion(type: Any) -> Callable[[Any], Any] | None:
-    kinds = [kind for kind in get_args(type) if kind is not NoneType] or [type]
+    alternatives = get_args(type) if get_origin(type) in (Union, UnionType) else (type,)
+    kinds = [kind for kind in alternatives if kind is not NoneType]
     if kinds == [bool]:
         return bool
-    if len(kinds) == 1 and isinstance(kinds[0], msgspec.StructMeta):
+    if len(kinds) == 1 and (isinstance(kinds[0], msgspec.StructMeta) or get_origin(kinds[0]) is tuple):
         return partial(_decoded, kinds[0])
     return None
 

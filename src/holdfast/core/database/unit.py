@@ -41,6 +41,8 @@ class NewEvent(Frozen):
     projections: tuple[Statement, ...]
     seq: int | None = None
     """Set only in a rebuild, where the sequence is known."""
+    begins_at: int | None = None
+    """The sequence of this event if it is the first of its aggregate; without it that is 0."""
 
 
 class Fence(NamedTuple):

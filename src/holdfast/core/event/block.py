@@ -18,6 +18,7 @@ ENDS = {
     "session.next.text.ended": "session.next.text",
     "session.next.reasoning.ended": "session.next.reasoning",
     "session.next.tool.input.ended": "session.next.tool.input",
+    "session.next.shell.ended": "session.next.shell",
     "session.next.compaction.ended": "session.next.compaction",
     "session.next.compaction.failed": "session.next.compaction",
 }

@@ -87,5 +87,6 @@ class Preparation:
             metadata=encode(metadata).decode() if metadata else None,
             projections=projector(Projected(current, metadata)) if projector is not None else (),
             seq=seq,
+            begins_at=definition.begins_at(payload) if definition.begins_at is not None else None,
         )
         return Prepared(definition, aggregate_id, row, data)

@@ -8,16 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.core.database.unit import Committed, Statement
-    from holdfast.schema.location import Location
     from holdfast.schema.record import Record
 
 
 class Publisher(Protocol):
     async def publish(
-        self,
-        *payloads: Record,
-        location: Location,
-        before: Sequence[Statement] = (),
-        local: Sequence[Statement] = (),
+        self, *payloads: Record, before: Sequence[Statement] = (), local: Sequence[Statement] = ()
     ) -> Committed:
         """Make one fenced commit. Without payloads it has only the local writes."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.database.database import PROJECTIONS
 from holdfast.core.database.errors import Moved
-from holdfast.core.database.unit import NewEvent, Replay, Row, Statement, Unit
+from holdfast.core.database.unit import NewEvent, Replay, Row, Statement, Unit, Value
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -61,13 +61,16 @@ class Rebuild:
         while True:
             before = await self._latest(aggregate_id)
             events = [event async for event in self._events(aggregate_id)]
+            referring = await self._database.fetch_large("lineage.referring", {"id": aggregate_id}, into=_Referring)
             stored = {
                 table: await self._database.fetch_large(f"projection.{table}", {"id": aggregate_id})
                 for table in PROJECTIONS
             }
             if await self._latest(aggregate_id) == before:
                 break
-        replayed = [
+        # What forks refer to stays in the projections of their source.
+        replayed = [Unit(aggregate_id, local=tuple(segment.statement(aggregate_id) for segment in referring))]
+        replayed += [
             Unit(aggregate_id, events=(event,), replay=Replay(event.seq or 0, None, strict=False)) for event in events
         ]
         rebuilt = await asyncio.to_thread(self._database.rehearse, replayed, aggregate_id)
@@ -87,6 +90,23 @@ class Rebuild:
                 else:
                     yield NewEvent(event.id, event.type, bytes(event.data).decode(), None, (), event.seq)
             after = page[-1].seq
+
+
+class _Referring(Frozen):
+    """A segment of another Session that refers to messages of this one."""
+
+    session_id: str
+    after_seq: int
+    through_seq: int
+
+    def statement(self, source_id: str) -> Statement:
+        segment: dict[str, Value] = {
+            "session_id": self.session_id,
+            "after": self.after_seq,
+            "through": self.through_seq,
+            "source_id": source_id,
+        }
+        return Statement("lineage.insert", segment)
 
 
 def _compare(aggregate_id: str, table: str, stored: list[Row], rebuilt: list[Row]) -> list[Mismatch]:

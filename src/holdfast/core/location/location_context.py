@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.config.environment import config_home, home_directory
 from holdfast.core.context import configured, remote
+from holdfast.core.context.entries import instruction_entries
 from holdfast.core.context.instructions import InstructionFiles
 from holdfast.core.context.model import model
 from holdfast.core.context.nested import NestedInstructions
@@ -28,6 +29,8 @@ from holdfast.core.tool.tool_events import record_with_call
 from holdfast.schema.live_event import ReferenceUpdated
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.context.registry import SystemContextRegistry
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from holdfast.core.state import Batches
     from holdfast.core.tool.tool import ToolContext
     from holdfast.schema.agent import Agent
+    from holdfast.schema.instruction import InstructionEntry
     from holdfast.schema.location import Location
     from holdfast.schema.session import Session
 
@@ -64,7 +68,9 @@ class LocationContext:
         self._nested = nested
         self._log = log
 
-    def compose(self, session: Session, agent: Agent, resolved: ResolvedModel) -> TurnContext:
+    def compose(
+        self, session: Session, agent: Agent, resolved: ResolvedModel, entries: Sequence[InstructionEntry] = ()
+    ) -> TurnContext:
         """The sources for one turn of a Session, in the order in which the model reads them."""
         skills = SkillGuidance(self.skills, agent.permissions, agent.fences)
         system = combine(
@@ -75,6 +81,7 @@ class LocationContext:
                 skills.context(),
                 self.references.context(),
                 self._nested.context(session.id),
+                instruction_entries(entries),
                 plan_mode(agent),
             )
         )

@@ -46,6 +46,8 @@ from holdfast.core.process.environment import child_environment
 from holdfast.core.process.process import Processes
 from holdfast.core.process.sandbox.sandbox import Sandbox
 from holdfast.core.process.sandbox.sandbox import SandboxPaths as SandboxSurroundings
+from holdfast.core.prompt.lookup import Lookup
+from holdfast.core.prompt.mentions import Mentions
 from holdfast.core.question.question import Questions
 from holdfast.core.runner.learned import LearnedLimits
 from holdfast.core.runner.runner import Runner
@@ -59,6 +61,8 @@ from holdfast.core.tool.registry import ToolRegistry
 from holdfast.schema.live_event import PluginAdded
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.core.config.config import Config
     from holdfast.core.location.process_services import ProcessServices
     from holdfast.core.project.copies import ProjectCopies
@@ -80,36 +84,13 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     host, sessions, directory = process.host, process.sessions, Path(location.directory)
     scope, batches, boot, problems = Scope(), Batches(), PluginBoot(), PluginProblems()
     opening.callback(scope.close)
-
-    def announce(payload: Record) -> None:
-        sessions.log.announce(payload, location=location)
-
+    announce = partial(_announce, process, location)
     config = _config(process, location, project, batches)
 
     # What people are asked.
     agents = Agents(batches)
-    permissions = Permissions(
-        log=sessions.log,
-        database=process.database,
-        ids=sessions.ids,
-        clock=sessions.clock,
-        location=location,
-        project=project,
-        authority_of=agents.authority,
-        unattended=host.unattended,
-        wake=process.wakeups.session,
-        ending=process.wakeups.ending,
-    )
-    questions = Questions(
-        log=sessions.log,
-        database=process.database,
-        ids=sessions.ids,
-        clock=sessions.clock,
-        location=location,
-        unattended=host.unattended,
-        wake=process.wakeups.session,
-        ending=process.wakeups.ending,
-    )
+    permissions = _permissions(process, location, project, agents)
+    questions = _questions(process, location)
     authorizer = PermissionAuthorizer(permissions)
 
     # What configuration changes, in one batch. The catalog holds the policy and follows the configuration first.
@@ -118,17 +99,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     )
     opening.callback(snapshots.close)
     with batches.batch():
-        catalog = Catalog(
-            config.current,
-            host.environment,
-            models=process.providers.models,
-            credentials=process.providers.credentials,
-            clock=sessions.clock,
-            ids=sessions.ids,
-            batches=batches,
-            announce=announce,
-            boot=boot,
-        )
+        catalog = _catalog(process, config, batches, announce, boot)
         opening.push_async_callback(catalog.close)
         config.follow(lambda new: partial(catalog.reconfigure, new), scope)
         agents.state.transform(builtin_agents(host.directories, directory), scope, phase=Phase.BUILTIN)
@@ -152,65 +123,54 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             process, location, config, agents, context, authorizer, questions, processes, sandbox, search
         )
         builtin.register(tools, scope)
+    mentions = Mentions(
+        Lookup(builtin.files, home_directory(host.environment)),
+        agents,
+        context.references,
+        authorizer,
+        sessions.inbox.attachments,
+        image_limits=remembered(config, image_limits),
+    )
 
     # Plugins, which may add to all of the above.
     request_hooks, terminal_hooks = RequestHooks(problems.report), TerminalHooks(problems.report)
-    plugins = Plugins(
-        PluginLocation(
-            agents=agents.state,
-            commands=commands.state,
-            context=contributions,
-            tools=tools,
-            authorizer=authorizer,
-            requests=request_hooks,
-            events=sessions.log.bus,
-            catalog=catalog,
-            integrations=catalog.integrations,
-            references=context.references.declared,
-            skills=context.skill_sources,
-            terminals=terminal_hooks,
-        ),
-        batches,
-        lambda id: announce(PluginAdded(id=id)),
-        problems=problems,
-        boot=boot,
+    changeable = PluginLocation(
+        agents=agents.state,
+        commands=commands.state,
+        context=contributions,
+        tools=tools,
+        authorizer=authorizer,
+        requests=request_hooks,
+        events=sessions.log.bus,
+        catalog=catalog,
+        integrations=catalog.integrations,
+        references=context.references.declared,
+        skills=context.skill_sources,
+        terminals=terminal_hooks,
     )
+    plugins = Plugins(changeable, batches, lambda id: announce(PluginAdded(id=id)), problems=problems, boot=boot)
     find_plugins = partial(external_plugins, environment=host.environment)
     _start_plugins(plugins, find_plugins(config.current))
     config.follow(lambda new: partial(_start_plugins, plugins, find_plugins(new)), scope)
 
-    # What is made when it is first asked for.
-    def open_copies() -> ProjectCopies:
-        from holdfast.core.project.copies import ProjectCopies
-
-        return ProjectCopies(project, host.environment, processes, sessions.ids)
-
-    def open_ptys() -> Ptys:
-        from holdfast.core.pty.ptys import Ptys
-
-        if host.before_start is not None:
-            host.before_start()
-        settings = remembered(config, pty_settings)
-        return Ptys(location, host.environment, ids=sessions.ids, announce=announce, settings=settings)
-
-    terminals = Terminals(location, Lazy(open_ptys), terminal_hooks, plugins)
+    terminals = Terminals(location, Lazy(partial(_ptys, process, location, config)), terminal_hooks, plugins)
 
     # Closed in reverse: what asks people first, so that nobody waits for an answer; then what runs.
     for close in (terminals, sandbox, processes, context, plugins, questions, permissions):
         opening.push_async_callback(close.close)
-    runner = Runner(
-        RunnerServices(
-            sessions=sessions,
-            models=ModelServices(catalog, process.providers.transport, LearnedLimits(sessions.clock), request_hooks),
-            tools=ToolServices(tools, authorizer, snapshots, PeopleRequests(permissions, questions)),
-            here=LocationState(
-                location=location,
-                agents=agents,
-                context=context,
-                settings=remembered(config, partial(session_settings, environment=host.environment)),
-                refresh=config.refresh,
-            ),
-        )
+    runner_services = RunnerServices(
+        sessions=sessions,
+        models=ModelServices(catalog, process.providers.transport, LearnedLimits(sessions.clock), request_hooks),
+        tools=ToolServices(
+            tools, builtin.shell_commands(), authorizer, snapshots, PeopleRequests(permissions, questions)
+        ),
+        here=LocationState(
+            location=location,
+            agents=agents,
+            context=context,
+            settings=remembered(config, partial(session_settings, environment=host.environment)),
+            refresh=config.refresh,
+        ),
     )
     return LocationServices(
         location=location,
@@ -218,6 +178,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         config=config,
         agents=agents,
         commands=commands,
+        mentions=mentions,
         catalog=catalog,
         permissions=permissions,
         questions=questions,
@@ -228,10 +189,14 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         sandbox=sandbox,
         search=search,
         terminals=terminals,
-        copies=Lazy(open_copies),
-        runner=runner,
+        copies=Lazy(partial(_copies, process, project, processes)),
+        runner=Runner(runner_services),
         opened=opening.pop_all(),
     )
+
+
+def _announce(process: ProcessServices, location: Location, payload: Record) -> None:
+    process.sessions.log.announce(payload, location=location)
 
 
 def _config(process: ProcessServices, location: Location, project: Project, batches: Batches) -> LiveConfig:
@@ -249,6 +214,56 @@ def _config(process: ProcessServices, location: Location, project: Project, batc
         )
 
     return LiveConfig(load, batches, partial(process.wakeups.location, location))
+
+
+def _permissions(process: ProcessServices, location: Location, project: Project, agents: Agents) -> Permissions:
+    sessions = process.sessions
+    return Permissions(
+        log=sessions.log,
+        database=process.database,
+        ids=sessions.ids,
+        clock=sessions.clock,
+        location=location,
+        project=project,
+        authority_of=agents.authority,
+        unattended=process.host.unattended,
+        wake=process.wakeups.session,
+        ending=process.wakeups.ending,
+    )
+
+
+def _questions(process: ProcessServices, location: Location) -> Questions:
+    sessions = process.sessions
+    return Questions(
+        log=sessions.log,
+        database=process.database,
+        ids=sessions.ids,
+        clock=sessions.clock,
+        location=location,
+        unattended=process.host.unattended,
+        wake=process.wakeups.session,
+        ending=process.wakeups.ending,
+    )
+
+
+def _catalog(
+    process: ProcessServices,
+    config: LiveConfig,
+    batches: Batches,
+    announce: Callable[[Record], None],
+    boot: PluginBoot,
+) -> Catalog:
+    return Catalog(
+        config.current,
+        process.host.environment,
+        models=process.providers.models,
+        credentials=process.providers.credentials,
+        clock=process.sessions.clock,
+        ids=process.sessions.ids,
+        batches=batches,
+        announce=announce,
+        boot=boot,
+    )
 
 
 def _sandbox(process: ProcessServices, directory: Path, project: Project, config: LiveConfig) -> Sandbox:
@@ -273,3 +288,21 @@ def _sandbox(process: ProcessServices, directory: Path, project: Project, config
 def _start_plugins(plugins: Plugins, found: ExternalPlugins) -> None:
     """In the background. Plugins that are not named any more are removed."""
     plugins.start(found.plugins, (PluginProblem(problem.path, problem.message) for problem in found.diagnostics))
+
+
+def _copies(process: ProcessServices, project: Project, processes: Processes) -> ProjectCopies:
+    """Made when it is first asked for, and so are the terminals."""
+    from holdfast.core.project.copies import ProjectCopies
+
+    return ProjectCopies(project, process.host.environment, processes, process.sessions.ids)
+
+
+def _ptys(process: ProcessServices, location: Location, config: LiveConfig) -> Ptys:
+    from holdfast.core.pty.ptys import Ptys
+
+    host = process.host
+    if host.before_start is not None:
+        host.before_start()
+    announce = partial(_announce, process, location)
+    settings = remembered(config, pty_settings)
+    return Ptys(location, host.environment, ids=process.sessions.ids, announce=announce, settings=settings)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.core.process.sandbox.sandbox import Sandbox
     from holdfast.core.project.copies import ProjectCopies
     from holdfast.core.project.project import Project
+    from holdfast.core.prompt.mentions import Mentions
     from holdfast.core.question.question import Questions
     from holdfast.core.runner.runner import Runner
     from holdfast.core.search.search import Search
@@ -35,6 +36,7 @@ class LocationServices(Frozen):
     config: LiveConfig
     agents: Agents
     commands: Commands
+    mentions: Mentions
     catalog: Catalog
     permissions: Permissions
     questions: Questions

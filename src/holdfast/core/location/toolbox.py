@@ -9,7 +9,7 @@ from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.location.settings import bash_settings, file_settings, remembered
 from holdfast.core.permission.rules import DENY_EVERYTHING, evaluate
 from holdfast.core.tool.builtin.apply_patch import apply_patch_tool
-from holdfast.core.tool.builtin.bash import bash_tool
+from holdfast.core.tool.builtin.bash import ShellCommands, bash_tool
 from holdfast.core.tool.builtin.edit import edit_tool
 from holdfast.core.tool.builtin.glob import glob_tool
 from holdfast.core.tool.builtin.grep import grep_tool
@@ -73,7 +73,7 @@ class BuiltinTools:
         self._search = search
         self._settings = remembered(config, file_settings)
         self._commands = remembered(config, bash_settings)
-        self._files = LocationFiles(
+        self.files = LocationFiles(
             Path(location.directory),
             settings=self._settings,
             managed=process.tools.outputs.is_managed,
@@ -86,7 +86,7 @@ class BuiltinTools:
         _follow_sandbox(registry, self._sandbox, self._bash, self._config, scope)
 
     def _tools(self) -> dict[str, Tool[Any, Any]]:
-        host, files, search, authorizer = self._host, self._files, self._search, self._authorizer
+        host, files, search, authorizer = self._host, self.files, self._search, self._authorizer
         web = Fetcher(AddressPolicy(own_ports=lambda: host.own_ports))
         tools: dict[str, Tool[Any, Any]] = {
             "read": read_tool(files, authorizer, on_read=self._context.note_read),
@@ -108,7 +108,7 @@ class BuiltinTools:
 
     def _bash(self) -> Tool[Any, Any]:
         return bash_tool(
-            self._files.paths,
+            self.files.paths,
             self._processes,
             self._authorizer,
             host=self._host.environment,
@@ -116,6 +116,12 @@ class BuiltinTools:
             store=self._process.tools.outputs,
             sandbox=self._sandbox,
             attended=self._host.unattended == "wait",
+        )
+
+    def shell_commands(self) -> ShellCommands:
+        """For commands that a person runs in a Session."""
+        return ShellCommands(
+            self.files.paths, self._processes, self._authorizer, self._host.environment, self._commands, self._sandbox
         )
 
     def _authority(self, agent: str) -> Authority:

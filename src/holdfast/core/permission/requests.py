@@ -196,7 +196,7 @@ class Requests(ABC, Generic[R, A]):
             if request.id in self._watched or (call is not None and call in keep):
                 continue
             try:
-                await lease.publish(self.interrupted(request), location=self._location)
+                await lease.publish(self.interrupted(request))
             except AlreadyAnswered:
                 continue
             await self._announce_stored_answer(request)

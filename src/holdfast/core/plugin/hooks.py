@@ -35,13 +35,13 @@ class Hooks(Generic[T]):
         self._hooks.append(entry)
         return scope.add(lambda: self._hooks.remove(entry))
 
-    async def _run(self, draft: T, copy: Callable[[T], T], checked: Callable[[T, T], T]) -> T:
-        """`checked(changed, before)` is the draft after a hook; it may raise to discard the hook's changes."""
+    async def _run(self, draft: T, copy: Callable[[T], T], checked: Callable[[T, T, str], T]) -> T:
+        """`checked(changed, before, plugin)` is the draft after a hook; it may raise to discard the hook's changes."""
         for owner, hook in tuple(self._hooks):
             changed = copy(draft)
             try:
                 await self._calls.call(hook, changed, self._timeout)
-                draft = checked(changed, draft)
+                draft = checked(changed, draft, owner)
             except TimeoutError:
                 self._diagnose(owner, f"its {self.kind} hook took longer than {self._timeout:g} s; ignored")
             except Exception as error:  # noqa: BLE001 - plugin code may raise anything

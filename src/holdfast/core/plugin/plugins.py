@@ -55,7 +55,6 @@ class Plugins:
         self._seconds = seconds
         self._active: dict[str, PluginHost] = {}
         self._loading: set[str] = set()
-        self._outcomes: dict[str, asyncio.Future[None]] = {}
         self._loaded: dict[str, _ActivePlugin] = {}
         self._problems = problems or PluginProblems()
         self._refused: tuple[PluginProblem, ...] = ()
@@ -87,31 +86,21 @@ class Plugins:
         try:
             await self._set_up(plugin, host)
             self._replace(id, host)
-        except PluginFailed as failure:
-            host.close()
-            self._settle(id, failure)
-            raise
-        except asyncio.CancelledError:
+        except (PluginFailed, asyncio.CancelledError):
             host.close()
             raise
         finally:
             self._loading.discard(id)
-        self._settle(id, None)
         if self._added is not None:
             self._added(id)
 
     def remove(self, id: str) -> None:
         if id in self._loading:
             raise PluginBusy(f"plugin {id} is being loaded")
-        self._outcomes.pop(id, None)
         self._problems.forget(id)
         if (host := self._active.pop(id, None)) is not None:
             with self._batches.batch():
                 host.close()
-
-    async def wait(self, id: str) -> None:
-        """Wait until the plugin is active; raises the error of its setup."""
-        await asyncio.shield(self._outcome(id))
 
     def start(self, found: Iterable[ExternalPlugin], refused: Iterable[PluginProblem] = ()) -> None:
         """Load plugins in the background; `refused` are those that may not be loaded. A further call loads new and
@@ -141,8 +130,6 @@ class Plugins:
         with self._batches.batch():
             while self._active:
                 self._active.popitem()[1].close()
-        for outcome in self._outcomes.values():
-            outcome.cancel()
 
     async def _set_up(self, plugin: Plugin, host: PluginHost) -> None:
         try:
@@ -218,18 +205,3 @@ class Plugins:
                 host.close()
                 return
         self._active[id] = host
-
-    def _settle(self, id: str, failure: PluginFailed | None) -> None:
-        outcome = self._outcome(id)
-        if outcome.done():
-            outcome = self._outcomes[id] = asyncio.get_running_loop().create_future()
-        if failure is None:
-            outcome.set_result(None)
-        else:
-            outcome.set_exception(failure)
-            outcome.exception()  # marks the exception as retrieved
-
-    def _outcome(self, id: str) -> asyncio.Future[None]:
-        if id not in self._outcomes:
-            self._outcomes[id] = asyncio.get_running_loop().create_future()
-        return self._outcomes[id]

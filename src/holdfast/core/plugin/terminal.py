@@ -41,5 +41,5 @@ def _copy(draft: TerminalDraft) -> TerminalDraft:
     return replace(draft, variables=dict(draft.variables))
 
 
-def _checked(changed: TerminalDraft, before: TerminalDraft) -> TerminalDraft:
+def _checked(changed: TerminalDraft, before: TerminalDraft, plugin: str) -> TerminalDraft:
     return replace(before, variables=check_variables(changed.variables))

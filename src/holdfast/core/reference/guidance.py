@@ -5,15 +5,11 @@ for the first time is not mentioned."""
 
 from __future__ import annotations
 
-import os
-import stat
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.core.context.source import ABSENT, JsonCodec, Source
 from holdfast.core.context.system_context import make
-from holdfast.core.reference.failure import stored_failure
-from holdfast.core.reference.reference import GitSource
+from holdfast.core.reference.availability import unavailable
 from holdfast.core.skill.guidance import one_line
 from holdfast.schema.record import Record
 
@@ -89,25 +85,15 @@ def baseline(value: Guidance) -> str:
 
 
 def _listed(reference: Reference) -> Listed | None:
-    problem = _directory_problem(reference.path)
-    if problem is not None and isinstance(reference.source, GitSource):
-        failure = stored_failure(Path(reference.path))
-        if failure is None:
-            return None
-        problem = f"{reference.source.repository} is not available: {failure}"
+    problem = unavailable(reference)
+    if problem is not None and problem.is_unfetched:
+        return None
     return Listed(
-        name=reference.name, path=f"@{reference.name}", description=reference.description or "", problem=problem
+        name=reference.name,
+        path=f"@{reference.name}",
+        description=reference.description or "",
+        problem=problem.reason if problem is not None else None,
     )
-
-
-def _directory_problem(path: str) -> str | None:
-    try:
-        mode = os.stat(path).st_mode
-    except PermissionError:
-        return f"{path} cannot be accessed"
-    except (OSError, ValueError):
-        return f"{path} does not exist"
-    return None if stat.S_ISDIR(mode) else f"{path} is not a directory"
 
 
 _CODEC = JsonCodec(Guidance)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from holdfast.core.context.system_context import EMPTY
+from holdfast.core.reference.availability import unavailable
 from holdfast.core.reference.guidance import reference_context
 from holdfast.core.reference.reference import References
 from holdfast.core.state import State
@@ -24,7 +27,7 @@ class LocationReferences:
         self._repositories = repositories
         self._checkouts = checkouts
         self._resolved: tuple[References, tuple[Reference, ...]] | None = None
-        self._context = reference_context(self._refreshed)
+        self._context = reference_context(self.refreshed)
 
     def list(self) -> tuple[Reference, ...]:
         """Resolved once for each set of declarations: every path that a tool is given is compared with them."""
@@ -39,8 +42,15 @@ class LocationReferences:
     async def close(self) -> None:
         await self._checkouts.close()
 
-    def _refreshed(self) -> tuple[Reference, ...]:
+    def refreshed(self) -> tuple[Reference, ...]:
         """The references, after starting the fetches that are due."""
         references = self.list()
         self._checkouts.refresh(references)
         return references
+
+    def report(self) -> tuple[Reference, ...]:
+        """The references, each with the reason why it cannot be used, if there is one."""
+        found = ((reference, unavailable(reference)) for reference in self.list())
+        return tuple(
+            reference if problem is None else replace(reference, problem=problem.reason) for reference, problem in found
+        )

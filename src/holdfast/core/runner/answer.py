@@ -83,14 +83,23 @@ class Answer:
     def _end(self, header: stored.AssistantMessage, event: ev.StepEnded | ev.StepFailed) -> None:
         time = replace(header.time, completed=event.timestamp)
         if isinstance(event, ev.StepFailed):
-            self._header = replace(header, time=time, finish="error", error=event.error)
+            self._header = replace(
+                header, time=time, finish="error", error=event.error, cost=event.cost, tokens=event.tokens
+            )
             return
         snapshot = header.snapshot
         if event.snapshot is not None or event.files is not None:
             start = snapshot.start if snapshot else None
             snapshot = StepSnapshot(start=start, end=event.snapshot, files=event.files)
         self._header = replace(
-            header, time=time, finish=event.finish, cost=event.cost, tokens=event.tokens, snapshot=snapshot
+            header,
+            time=time,
+            finish=event.finish,
+            cost=event.cost,
+            tokens=event.tokens,
+            snapshot=snapshot,
+            structured=event.structured,
+            rejected=event.rejected,
         )
 
     def _end_reasoning(self, event: ev.ReasoningEnded) -> None:

@@ -34,7 +34,7 @@ from holdfast.llm.errors import LLMError
 from holdfast.llm.request import Generation, make_request
 from holdfast.llm.stream import stream
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.live_event import CompactionDelta
+from holdfast.schema.live_event import CompactionDelta, SessionCompacted
 from holdfast.schema.session_event import CompactionEnded, CompactionFailed, CompactionStarted, UsageRecorded
 from holdfast.schema.session_message import AssistantMessage, CompactionMessage, SystemMessage, UnknownError
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from holdfast.core.catalog.catalog import ResolvedModel
+    from holdfast.core.plugin.request import RequestHooks
     from holdfast.core.runner.outbox import Outbox
     from holdfast.core.runner.services import SessionServices
     from holdfast.core.session.interrupt import Interrupt
@@ -50,9 +51,11 @@ if TYPE_CHECKING:
     from holdfast.llm.route.retry import Retry
     from holdfast.llm.route.transport import Transport
     from holdfast.schema.location import Location
+    from holdfast.schema.model import ModelRef
     from holdfast.schema.session import Tokens
     from holdfast.schema.session_message import SessionMessage
 
+AGENT = "compaction"
 SUMMARY_TOKENS = 4096
 PASSES = 8
 SHORT_RESULT = 200
@@ -64,6 +67,7 @@ Reason = Literal["auto", "manual"]
 class Summariser(Frozen):
     """With what a summary is made: the turn's own model and headers, or those of one that was chosen for it."""
 
+    ref: ModelRef
     model: Model
     context: int
     """The window in tokens, as far as it is configured or learned; not positive means unknown."""
@@ -76,7 +80,7 @@ class Summariser(Frozen):
     def of(
         cls, resolved: ResolvedModel, context: int, http: HttpOverlay, options: dict[str, dict[str, Any]] | None
     ) -> Summariser:
-        return cls(resolved.model, context, resolved.limit.output, http, options, resolved.price)
+        return cls(resolved.ref, resolved.model, context, resolved.limit.output, http, options, resolved.price)
 
     @property
     def allowed(self) -> int:
@@ -128,6 +132,7 @@ class Compaction:
         outbox: Outbox,
         transport: Transport,
         retry: Retry,
+        hooks: RequestHooks,
     ) -> None:
         self._session_id = session_id
         self._location = location
@@ -138,6 +143,7 @@ class Compaction:
         self._outbox = outbox
         self._transport = transport
         self._retry = retry
+        self._hooks = hooks
 
     async def attempt(
         self, plan: Plan, by: Summariser, reason: Reason, interrupt: Interrupt, instructions: str | None = None
@@ -165,7 +171,7 @@ class Compaction:
         finally:
             self._metrics.record("compaction.duration", time.perf_counter() - begun, reason)
         ended = CompactionEnded(timestamp=self._clock.now(), reason=reason, text=summary, recent=plan.recent, **stamp)
-        await self._outbox.commit(ended)
+        await self._outbox.commit(ended, SessionCompacted(session_id=self._session_id))
         return Report(compacted=True)
 
     async def _summarise(
@@ -192,6 +198,7 @@ class Compaction:
         request = make_request(
             prompt=asked, http=by.http, provider_options=by.options, generation=Generation(max_tokens=by.allowed)
         )
+        request = await self._hooks.change(request, "summary", session_id=self._session_id, agent=AGENT, model=by.ref)
         pieces: list[str] = []
         usage: llm.Usage | None = None
         failure: str | None = None

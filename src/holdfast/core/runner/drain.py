@@ -4,7 +4,8 @@ Invariants
 - A request is rebuilt at most once per turn after a compaction; a rebuilt turn promotes nothing and costs no step.
 - A drain that starts finds out first what an earlier one left, whichever process that was. What it cannot continue by
   itself stays as it is, and queued input waits behind it.
-- Once input was promoted, a drain ends with a record of how that ended: a step, a failed step, an interruption."""
+- Once input was promoted, a drain ends with a record of how that ended: a step, a failed step, an interruption. Input
+  that asks for no answer is promoted in its order, and nothing is owed for it."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ from holdfast.core.runner.fitting import Fitting
 from holdfast.core.runner.interrupted_work import close_interrupted_work
 from holdfast.core.runner.preparation import Preparation
 from holdfast.core.runner.sending import Sending
+from holdfast.core.runner.shell_messages import ShellMessages
+from holdfast.core.runner.titles import AGENT as TITLE
 from holdfast.core.runner.turn import TURN_INTERRUPTED
+from holdfast.core.runner.turn_options import NO_OPTIONS, asks_nothing
 from holdfast.core.session.activity import described, goes_on_by_itself
 from holdfast.core.session.errors import Interrupted, TurnLimitReached, UnfinishedWork
 from holdfast.schema.model import ModelRef
@@ -30,10 +34,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence
 
     from holdfast.core.runner.drain_scope import DrainScope
+    from holdfast.core.runner.preparation import ReadyTurn
     from holdfast.core.runner.services import RunnerServices
     from holdfast.core.session.activity import Activity
     from holdfast.core.session.inbox import Boundary
-    from holdfast.core.session.store import Glance, OpenCall, ResumableCall
+    from holdfast.core.session.stored_activity import ResumableCall
+    from holdfast.core.session.stored_messages import OpenCall
+    from holdfast.core.session.stored_sessions import SessionAtBoundary
     from holdfast.schema.session import Session
 
 ABANDONED = "abandoned"
@@ -47,7 +54,6 @@ class Drain:
         """`forced` continues from history even if nothing waits."""
         self._services = services
         self._store = services.sessions.store
-        self._location = services.here.location
         self._scope = scope
         self._state = scope.state
         self._session_id = scope.session_id
@@ -59,50 +65,58 @@ class Drain:
         """Whether this drain continues what another one left, and has completed no step yet."""
 
     async def run(self) -> None:
+        # Read once the lease was acquired: until then another process may have worked on the Session.
         left = await self._store.activity(self._session_id)
         seen = await self._scope.cache.read()
         if left is None:
             if self._forced or seen.steer or seen.queue:
-                async with self._begun():
+                async with self._begun(None):
                     await self._recorded(seen, None, ())
             return
-        calls = [] if seen.steer else await self._waiting_calls(left)
-        continues = any(found.answered for found in calls) or (seen.queue and goes_on_by_itself(left))
-        if not (self._forced or seen.steer or continues):
-            return  # queued input waits behind the decision
-        if not seen.steer:
+        calls = [] if seen.steer_asks else await self._waiting_calls(left)
+        waiting = seen.queue or seen.steer
+        continues = any(found.answered for found in calls) or (waiting and goes_on_by_itself(left))
+        if not (self._forced or seen.steer_asks or continues):
+            return  # queued input, and input that asks for no answer, waits behind the decision
+        if not seen.steer_asks:
             await self._count_attempt()
-        async with self._begun(keep=[found.call.key for found in calls], goes_on=not seen.steer):
+        async with self._begun(left, keep=[found.call.key for found in calls], goes_on=not seen.steer_asks):
             await self._recorded(seen, left, [found.call for found in calls])
 
     async def abandon(self) -> None:
         """Close what an earlier drain left open, and do no more."""
-        async with self._begun(ends=ABANDONED):
+        async with self._begun(await self._store.activity(self._session_id), ends=ABANDONED):
             pass
 
     async def compact(self, instructions: str | None) -> None:
         """Compact now, whatever the estimate says, and take no turn."""
-        left = await self._store.activity(self._session_id)
-        if left is not None and left.turn is not None:  # beginning would end that turn
-            raise UnfinishedWork(self._session_id, described(left))
-        async with self._begun():
-            if not self._scope.lease.taken:
-                await self._services.sessions.ownership.take(self._scope.lease)
+        async with self._begun_alone():
             await self._fitting.compact(await self._preparation.again(), instructions)
+
+    async def shell(self, command: str, message_id: str) -> None:
+        """Run a command of a person as a message of the conversation, and take no turn."""
+        async with self._begun_alone():
+            await ShellMessages(self._services, self._scope).run(command, message_id)
 
     # -- begin and end -------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def _begun(
-        self, *, keep: Collection[tuple[str, str]] = (), goes_on: bool = False, ends: str | None = None
+        self,
+        left: Activity | None,
+        *,
+        keep: Collection[tuple[str, str]] = (),
+        goes_on: bool = False,
+        ends: str | None = None,
     ) -> AsyncIterator[None]:
         """What an earlier drain left open is closed first, except for the calls in `keep`; at the end everything staged
-        is on disk."""
+        is on disk. `left` is what that drain owed."""
         last = await self._store.last_dispatch(self._session_id)
         if last is not None:
             self._sending.restore(last)
         self._state.checkpoint_seq = await self._store.checkpoint_seq(self._session_id)
-        await self._close_interrupted(keep=keep, goes_on=goes_on, ends=ends)
+        self._state.options = await self._store.prompt_options(self._session_id) or NO_OPTIONS
+        await self._close_interrupted(left, keep=keep, goes_on=goes_on, ends=ends)
         try:
             yield
         finally:
@@ -110,7 +124,18 @@ class Drain:
             await self._services.tools.requests.settled(self._session_id)
             await self._scope.outbox.commit()
 
-    async def _recorded(self, seen: Glance, left: Activity | None, calls: Sequence[OpenCall]) -> None:
+    @asynccontextmanager
+    async def _begun_alone(self) -> AsyncIterator[None]:
+        """For work that takes no turn. Raises UnfinishedWork where beginning would end a turn that was left open."""
+        left = await self._store.activity(self._session_id)
+        if left is not None and left.turn is not None:
+            raise UnfinishedWork(self._session_id, described(left))
+        async with self._begun(left):
+            if not self._scope.lease.taken:
+                await self._services.sessions.ownership.take(self._scope.lease)
+            yield
+
+    async def _recorded(self, seen: SessionAtBoundary, left: Activity | None, calls: Sequence[OpenCall]) -> None:
         """Take turns, and record how that ended if it did not end by itself."""
         try:
             await self._turns(seen, left, calls)
@@ -148,7 +173,7 @@ class Drain:
             return
         message = str(error) or type(error).__name__
         if owed.turn is not None:
-            await self._close_interrupted(ends=message, because=message)
+            await self._close_interrupted(owed, ends=message, because=message)
             return
         session = await self._store.get(self._session_id)
         agent, model = self._state.sampled or (session.agent or BUILD, session.model or NO_MODEL)
@@ -157,6 +182,7 @@ class Drain:
 
     async def _close_interrupted(
         self,
+        left: Activity | None,
         *,
         keep: Collection[tuple[str, str]] = (),
         goes_on: bool = False,
@@ -167,8 +193,8 @@ class Drain:
         await close_interrupted_work(
             services.sessions,
             self._session_id,
-            self._location,
             lease,
+            left,
             keep=keep,
             goes_on=goes_on,
             ends=ends,
@@ -186,18 +212,18 @@ class Drain:
     async def _count_attempt(self) -> None:
         """On disk before anything else happens: the work itself may be what ends processes."""
         count = Statement("attempt.count", {"session_id": self._session_id})
-        await self._scope.outbox.publish(location=self._location, local=(count,))
+        await self._scope.outbox.publish(local=(count,))
         self._attempted = True
 
     async def _forget_attempts(self) -> None:
         if self._attempted:
             self._attempted = False
             forget = Statement("attempt.forget", {"session_id": self._session_id})
-            await self._scope.outbox.publish(location=self._location, local=(forget,))
+            await self._scope.outbox.publish(local=(forget,))
 
     # -- turns ---------------------------------------------------------------------------------------------------
 
-    async def _turns(self, seen: Glance, left: Activity | None, calls: Sequence[OpenCall]) -> None:
+    async def _turns(self, seen: SessionAtBoundary, left: Activity | None, calls: Sequence[OpenCall]) -> None:
         """`seen` is the Session when the drain began. `left` is what an earlier drain owed, and `calls` are the
         calls of that which waited for a person."""
         cache, allowance = self._scope.cache, self._state.allowance
@@ -205,7 +231,7 @@ class Drain:
         if left is not None and left.turn is not None and calls:
             continues = (await self._sending.resume(seen.session, left.turn, calls)).continues
         else:
-            continues = await self._turn(seen.session, boundary)
+            continues = await self._boundary(seen.session, boundary, owed=self._forced or left is not None)
         await self._forget_attempts()
         while True:
             seen = await cache.read()
@@ -218,12 +244,20 @@ class Drain:
             else:
                 return
             self._check_cap(boundary)
-            continues = await self._turn(seen.session, boundary)
+            continues = await self._boundary(seen.session, boundary, owed=continues)
 
-    async def _turn(self, session: Session, boundary: Boundary | None) -> bool:
-        """Whether the model is owed another turn. `session` is as it was at this boundary."""
+    async def _boundary(self, session: Session, boundary: Boundary | None, *, owed: bool) -> bool:
+        """Whether the model is owed another turn. `owed`: a turn is taken even if no input asks for one. `session` is
+        as it was at this boundary."""
+        inputs = await self._services.sessions.inbox.due(self._session_id, boundary) if boundary is not None else []
+        if boundary is not None and not owed and all(asks_nothing(item.prompt) for item in inputs):
+            await self._preparation.promote_only(session, inputs)
+            return False
+        ready = await self._preparation.turn(session, inputs, owed=owed or boundary is None)
+        return ready is not None and await self._turn(ready)
+
+    async def _turn(self, ready: ReadyTurn) -> bool:
         preparation, sending, fitting = self._preparation, self._sending, self._fitting
-        ready = await preparation.turn(session, boundary)
         if not fitting.fits(ready) and await fitting.prune(ready):
             ready = await preparation.again()
         compacted = not fitting.fits(ready) and await fitting.make_room(ready)
@@ -256,5 +290,6 @@ class Drain:
     def _want_title(self, session: Session) -> None:
         here = self._services.here
         if here.settings().titles:
-            model = assigned_model("title", session, here.agents, self._services.models.catalog)
-            self._services.sessions.titles.want(session, model)
+            models = self._services.models
+            model = assigned_model(TITLE, session, here.agents, models.catalog)
+            self._services.sessions.titles.want(session, model, models.hooks)

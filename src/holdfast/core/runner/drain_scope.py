@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.runner.allowance import Allowance
 from holdfast.core.runner.budget import Estimate
+from holdfast.core.runner.structured import ActiveFormat
+from holdfast.core.runner.turn_options import NO_OPTIONS
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -26,7 +28,10 @@ class DrainState:
         self.allowance = Allowance(None)
         self.turns = 0
         """Since input was last promoted."""
+        self.options = NO_OPTIONS
+        """Of the newest prompt in the conversation that asks for an answer."""
         self.estimate = Estimate()
+        self.output = ActiveFormat()
         self.epoch: Epoch | None = None
         self.checkpoint_seq = -1
         self.pruned_seq = -1

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.runner.assigned_model import assigned_model
 from holdfast.core.runner.budget import Window
-from holdfast.core.runner.compaction import Compaction, Reason, Report, Summariser, plan
-from holdfast.core.runner.preparation import session_headers
+from holdfast.core.runner.compaction import AGENT, Compaction, Reason, Report, Summariser, plan
+from holdfast.core.runner.preparation import cache_id, session_headers
 from holdfast.core.runner.pruning import prune_point
 from holdfast.core.runner.retries import reported
 from holdfast.core.session.errors import CompactionFailed, InputExceedsWindow, NothingToCompact
@@ -84,7 +84,8 @@ class Fitting:
             return Report(compacted=False)
         retry = reported(sessions.log, outbox, session_id, self._here.location, sessions.clock)
         retry = retry.replace(limits=ready.settings.limits.retry)
-        compaction = Compaction(session_id, self._here.location, sessions, outbox, self._models.transport, retry)
+        transport, hooks = self._models.transport, self._models.hooks
+        compaction = Compaction(session_id, self._here.location, sessions, outbox, transport, retry, hooks)
         reason: Reason = "manual" if manual else "auto"
         report = await compaction.attempt(chosen, by, reason, self._scope.interrupt, instructions)
         if report.compacted:
@@ -110,11 +111,11 @@ class Fitting:
 
     def _summariser(self, ready: ReadyTurn) -> Summariser:
         """The model of the `compaction` agent, with what its own requests carry; otherwise the turn's own."""
-        other = assigned_model("compaction", ready.session, self._here.agents, self._models.catalog)
+        other = assigned_model(AGENT, ready.session, self._here.agents, self._models.catalog)
         if other is None:
             http = HttpOverlay(body=ready.frame.http.body, headers=ready.frame.http.headers)
             return Summariser.of(ready.resolved, self._window(ready).known, http, ready.frame.options)
-        overlay = other.overlay(ready.session.id)
+        overlay = other.overlay(cache_id(ready.session))
         http = HttpOverlay(body=overlay.body or None, headers=session_headers(ready.session, overlay.headers))
         window = Window(other.limit.context, other.limit.output, 0, self._models.learned.of(other.ref))
         return Summariser.of(other, window.known, http, overlay.options)

@@ -2,7 +2,8 @@
 
 Invariants
 - Hot equals cold: after any sequence of extensions the body is what a fresh load of the active history encodes.
-- What is encoded never changes again inside one frame. Another frame is another request, encoded anew."""
+- What is encoded never changes again inside one frame. Another frame is another request, encoded anew.
+- What one request says at its end is encoded on top of the conversation and never becomes part of it."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from holdfast.schema.session_message import ShellMessage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from holdfast.core.session.store import SessionStore, StoredMessage
+    from holdfast.core.session.store import SessionStore
+    from holdfast.core.session.stored_messages import StoredMessage
+    from holdfast.llm.answer_format import AskedFormat
     from holdfast.llm.model import Model
     from holdfast.llm.request import Message, ToolChoice
     from holdfast.llm.stream import Prepared
@@ -46,9 +49,13 @@ class Frame(Frozen):
     checkpoint_seq: int
     pruned_seq: int = -1
     closing: tuple[Message, ...] = ()
-    """Said at the end of this one request and kept nowhere."""
-    hooked: bool = False
-    """Whether a plugin had a say in it."""
+    """System messages at the end of this one request. They are no part of the conversation."""
+    last_step: bool = False
+    """Whether the agent's last step is announced."""
+    hooks: tuple[str, ...] = ()
+    """The plugins that changed something about it."""
+    output: AskedFormat | None = None
+    """How it asks for a structured answer."""
     media: bool = True
     """False after the provider refused a request with media: each is a note then."""
 
@@ -59,7 +66,9 @@ class History:
     def __init__(self, store: SessionStore, session_id: str) -> None:
         self._store = store
         self._session_id = session_id
+        self._given: Frame | None = None
         self._frame: Frame | None = None
+        """The given frame without what it says at the end."""
         self._prepared: Prepared | None = None
         self._final = True
         self._held: set[str] = set()
@@ -69,18 +78,41 @@ class History:
         """The sequence of the last message in it."""
         self.has_media = False
         """Whether the conversation holds any that is sent."""
-        self.frame_characters = 0
-        """Of system text and tools."""
-        self.characters = 0
-        """Of system text, tools and lowered messages, as neutral JSON: the measure of the estimate."""
+        self._fixed = self._lowered = self._closing = 0
+        """Characters of system text and tools, of lowered messages, and of what is said at the end."""
 
     async def request(self, frame: Frame, answer: AssistantMessage | None, revision: int | None = None) -> Prepared:
         """The whole request. `answer` is the turn just ended, whose last events may still be on their way to disk;
         that its step has started is already committed. `revision` is that of the Session's messages: while it stays the
         same, nothing but answers was added."""
+        if frame is not self._given:
+            self._take(frame)
+        assert self._frame is not None
+        prepared = await self._conversation(self._frame, answer, revision)
+        return prepared.followed_by(frame.closing) if frame.closing else prepared
+
+    def _take(self, frame: Frame) -> None:
+        """The conversation is encoded anew only if the frame differs in more than what it says at the end."""
+        bare = frame.replace(closing=()) if frame.closing else frame
+        if bare != self._frame:
+            self._frame = bare
+            self.forget()
+        self._given = frame
+        self._closing = sum(map(characters, frame.closing))
+
+    @property
+    def characters(self) -> int:
+        """Of system text, tools and lowered messages, as neutral JSON: the measure of the estimate."""
+        return self._fixed + self._lowered + self._closing
+
+    @property
+    def frame_characters(self) -> int:
+        """Of everything except the conversation."""
+        return self._fixed + self._closing
+
+    async def _conversation(self, frame: Frame, answer: AssistantMessage | None, revision: int | None) -> Prepared:
         known, self._revision = self._revision, revision
-        same = frame is self._frame or frame == self._frame
-        if self._prepared is None or not same or not self._final or frame.closing:
+        if self._prepared is None or not self._final:
             return await self._load(frame, answer)
         if revision is not None and revision == known:
             if answer is not None and answer.id not in self._held:
@@ -92,6 +124,23 @@ class History:
         if messages := await self._lower(rows, answer, frame):
             self._prepared.extend(messages)
         return self._prepared
+
+    async def conversation(self, frame: Frame, answer: AssistantMessage | None) -> tuple[Message, ...]:
+        """The messages that a request with this frame has, for others to read."""
+        rows = await self._store.active_history(self._session_id)
+        history = [answer if answer is not None and row.id == answer.id else row.decode() for row in rows]
+        shown = [pruned(item) if row.seq <= frame.pruned_seq else item for row, item in zip(rows, history, strict=True)]
+        kept = await self._store.attachments(self._session_id) if any(map(has_files, history)) else {}
+        messages = lower(shown, frame.ref, kept)
+        return messages if frame.media else without_media(messages)
+
+    def replaced(self, frame: Frame, messages: Sequence[Message]) -> Prepared:
+        """The request with another conversation in place of the stored one. The next request is made anew."""
+        self.forget()
+        self.has_media = False
+        self._fixed, self._lowered = _frame_characters(frame), 0
+        self._closing = sum(map(characters, frame.closing))
+        return _prepare(frame, (*self._sendable(tuple(messages), frame), *frame.closing))
 
     def forget(self) -> None:
         self._prepared = None
@@ -107,11 +156,10 @@ class History:
         self._final, self.has_media = True, False
         self._held.clear()
         self.reached = -1
-        self.characters = self.frame_characters = len(encode((frame.system, frame.tools)).decode())
+        self._fixed, self._lowered = _frame_characters(frame), 0
         rows = await self._store.active_history(self._session_id)
         messages = await self._lower(rows, answer, frame)
-        self._frame = frame
-        self._prepared = _prepare(frame, (*messages, *frame.closing))
+        self._prepared = _prepare(frame, messages)
         if self._prepared.draft.empty:  # nothing is said, or nothing that the protocol would send
             self._prepared = _prepare(frame, (user(CONTINUE),))
             self._final = False  # its only message is made up, and gone as soon as there is a real one
@@ -129,7 +177,7 @@ class History:
             messages = without_media(messages)
         elif not self.has_media:
             self.has_media = holds_media(messages)
-        self.characters += sum(characters(message) for message in messages)
+        self._lowered += sum(characters(message) for message in messages)
         return messages
 
     def _decode(
@@ -146,6 +194,10 @@ class History:
             yield pruned(message) if row.seq <= frame.pruned_seq else message
 
 
+def _frame_characters(frame: Frame) -> int:
+    return len(encode((frame.system, frame.tools)).decode())
+
+
 def _prepare(frame: Frame, messages: tuple[Message, ...]) -> Prepared:
     request = make_request(
         system=frame.system,
@@ -155,5 +207,6 @@ def _prepare(frame: Frame, messages: tuple[Message, ...]) -> Prepared:
         generation=frame.generation,
         provider_options=frame.options,
         http=frame.http,
+        response_format=frame.output.response_format if frame.output is not None else None,
     )
     return prepare(frame.model, request)

@@ -12,6 +12,7 @@ from holdfast.schema.session_event import (
     ActivitySuspended,
     CompactionFailed,
     Provider,
+    ShellEnded,
     StepFailed,
     ToolFailed,
     TurnAbandoned,
@@ -22,33 +23,35 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from holdfast.core.runner.services import SessionServices
+    from holdfast.core.session.activity import Activity
     from holdfast.core.session.ownership import Lease
-    from holdfast.core.session.store import OpenCall
-    from holdfast.schema.location import Location
+    from holdfast.core.session.stored_messages import OpenCall
     from holdfast.schema.record import Record
 
 COMPACTION_BROKE_OFF = "the process ended before the summary was complete"
+SHELL_BROKE_OFF = "[The process ended before the command did. What the command wrote is lost.]"
 
 
 async def close_interrupted_work(
     sessions: SessionServices,
     session_id: str,
-    location: Location,
     lease: Lease,
+    left: Activity | None,
     *,
     keep: Collection[tuple[str, str]] = (),
     goes_on: bool = False,
     ends: str | None = None,
     because: str = TURN_INTERRUPTED,
 ) -> None:
-    """Record as failed: the calls, the step and the compaction of an earlier drain that have no end.
+    """Record as failed: the calls, the step, the compaction and the shell command of an earlier drain that have no end.
+    `left` is what that drain owed.
 
     Calls in `keep`, by message and call id, go on waiting, and so does their step. `goes_on` says that the model is
     asked again, by this process or the next one. `ends` is the reason why nothing more is owed."""
     store, now = sessions.store, sessions.clock.now()
     open_calls = [call for call in await store.open_calls(session_id) if call.key not in keep]
     events: list[Record] = [_failed(call, session_id, now) for call in open_calls]
-    turn = await store.open_turn(session_id)
+    turn = left.turn if left is not None else None
     if keep:
         pass
     elif turn is not None and turn.message_id is not None:
@@ -64,13 +67,18 @@ async def close_interrupted_work(
             events.append(ActivitySuspended(timestamp=now, session_id=session_id))
     elif turn is not None:
         events.append(TurnAbandoned(timestamp=now, session_id=session_id, reason=TURN_INTERRUPTED))
-    if (attempt := await store.dangling_compaction(session_id)) is not None:
+    # A compaction that a person asked for owes nothing, so that only its own events tell whether it ended.
+    attempt = await store.dangling_compaction(session_id) if left is None or left.compacting else None
+    if attempt is not None:
         error = UnknownError(message=COMPACTION_BROKE_OFF)
         events.append(CompactionFailed(timestamp=now, session_id=session_id, message_id=attempt, error=error))
-    if ends is not None and await store.activity(session_id) is not None:
+    if (shell := await store.open_shell(session_id)) is not None:
+        ended = ShellEnded(timestamp=now, session_id=session_id, call_id=shell.call_id, output=SHELL_BROKE_OFF)
+        events.append(ended)
+    if ends is not None and left is not None:
         events.append(ActivityEnded(timestamp=now, session_id=session_id, reason=ends))
     if events:
-        await lease.publish(*events, location=location)
+        await lease.publish(*events)
 
 
 def _failed(call: OpenCall, session_id: str, now: int) -> ToolFailed:

@@ -152,7 +152,11 @@ def checkpoint(summary: str, recent: str) -> str:
 
 
 def _user_parts(item: stored.UserMessage, attachments: Attachments) -> tuple[llm.Part, ...]:
-    parts: list[llm.Part] = [llm.TextPart(text=item.text)]
+    """The texts of skills, each once, then the user's own text, then files."""
+    skills = dict.fromkeys(skill.text for skill in item.skills or ())
+    parts: list[llm.Part] = [llm.TextPart(text=f"{text}\n\n") for text in skills]
+    if item.text or not parts:
+        parts.append(llm.TextPart(text=item.text))
     for index, file in enumerate(item.files or ()):
         parts.append(_attached(file, attachments.get((item.id, index))))
     return tuple(parts)

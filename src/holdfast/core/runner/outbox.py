@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from holdfast.core.database.unit import Committed, Statement
     from holdfast.core.session.ownership import Lease
-    from holdfast.schema.location import Location
     from holdfast.schema.record import Record
 
 SOON_SECONDS = 0.008
@@ -26,11 +25,10 @@ def ignore(committed: Committed) -> None:
 
 
 class Outbox:
-    def __init__(self, lease: Lease, location: Location, committed: Callable[[Committed], None] = ignore) -> None:
+    def __init__(self, lease: Lease, committed: Callable[[Committed], None] = ignore) -> None:
         """`committed` is called with each commit of events."""
         self._lease = lease
         self._committed = committed
-        self._location = location
         self._staged: list[Record] = []
         self._submitted: list[asyncio.Future[Committed]] = []
         self._due: asyncio.TimerHandle | None = None
@@ -75,15 +73,11 @@ class Outbox:
             self._submitted.remove(first)
 
     async def publish(
-        self,
-        *payloads: Record,
-        location: Location,
-        before: Sequence[Statement] = (),
-        local: Sequence[Statement] = (),
+        self, *payloads: Record, before: Sequence[Statement] = (), local: Sequence[Statement] = ()
     ) -> Committed:
         """A commit of its own, which may be refused without taking along what is staged: that goes first."""
         self.submit()
-        committed = await self._lease.publish(*payloads, location=location, before=before, local=local)
+        committed = await self._lease.publish(*payloads, before=before, local=local)
         if payloads:
             self._committed(committed)
         return committed
@@ -96,7 +90,7 @@ class Outbox:
     def _handed_over(self, staged: list[Record], local: Sequence[Statement]) -> asyncio.Future[Committed]:
         """What cannot even be handed over fails like a commit: nothing after it counts."""
         try:
-            return self._lease.submit(*staged, location=self._location, local=local)
+            return self._lease.submit(*staged, local=local)
         except Exception as error:  # noqa: BLE001 - whoever commits next is told
             refused: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
             refused.set_exception(error)

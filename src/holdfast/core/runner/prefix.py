@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from holdfast.schema.codec import encode
-from holdfast.schema.session_event import TurnDispatched
+from holdfast.schema.session_event import ConversationPrint, TurnDispatched
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.core.runner.history import Frame
+    from holdfast.llm.request import Message
     from holdfast.schema.session_event import LearnedLimit, PrefixBreak
 
 
@@ -26,10 +29,18 @@ class Prefix:
         self._tools: tuple[object, str] = ((), _mark(()))
 
     def dispatch(
-        self, frame: Frame, session_id: str, timestamp: int, attempt: int, learned: LearnedLimit | None = None
+        self,
+        frame: Frame,
+        session_id: str,
+        timestamp: int,
+        attempt: int,
+        learned: LearnedLimit | None = None,
+        conversation: Sequence[Message] | None = None,
     ) -> TurnDispatched:
-        """The record of a request about to be sent; the next one is compared with it."""
-        if frame is self._frame and self._last is not None and not self._last.last_step:
+        """The record of a request about to be sent; the next one is compared with it. `conversation` is what plugins
+        made of the stored one, if they changed it."""
+        same = frame is self._frame and conversation is None
+        if same and self._last is not None and not self._last.last_step and self._last.conversation is None:
             self._last = replace(self._last, timestamp=timestamp, attempt=attempt, learned=learned)
             return self._last
         event = TurnDispatched(
@@ -44,16 +55,20 @@ class Prefix:
             tools=self._mark_tools(frame.tools),
             system=_mark([_mark_text(part.text) for part in frame.system]),
             controls=_mark((frame.generation, frame.options, frame.http.body, frame.tool_choice)),
-            last_step=bool(frame.closing),
+            last_step=frame.last_step,
             media_refused=None if frame.media else True,
             learned=learned,
+            format=None if frame.output is None else _mark(frame.output),
+            hooks=frame.hooks or None,
+            conversation=None if conversation is None else _print(conversation),
             broke=None,
         )
-        causes = self._causes(event, hooked=frame.hooked)
+        causes = self._causes(event, conversation)
+        by = event.hooks or (self._last and self._last.hooks) if "hook" in causes else None
         self._last, self._reverted, self._frame = event, False, frame
-        return replace(event, broke=causes) if causes else event
+        return replace(event, broke=causes, broke_by=by) if causes else event
 
-    def _causes(self, now: TurnDispatched, *, hooked: bool) -> tuple[PrefixBreak, ...]:
+    def _causes(self, now: TurnDispatched, conversation: Sequence[Message] | None) -> tuple[PrefixBreak, ...]:
         last = self._last
         if last is None:
             return ()
@@ -69,17 +84,31 @@ class Prefix:
             (now.last_step or last.last_step, "last step"),
             (now.pruned_seq != last.pruned_seq, "pruning"),
             (now.media_refused != last.media_refused, "media refused"),
+            (now.format != last.format, "output format"),
+            (_rewritten(last.conversation, conversation), "hook"),
         ]
         causes = tuple(cause for broken, cause in checks if broken)
         if causes or (now.controls == last.controls and now.system == last.system):
             return causes
-        return ("hook",) if hooked else ("configuration",)
+        return ("hook",) if now.hooks or last.hooks else ("configuration",)
 
     def _mark_tools(self, tools: object) -> str:
         """The definitions are the same objects from turn to turn, and large."""
         if self._tools[0] is not tools:
             self._tools = (tools, _mark(tools))
         return self._tools[1]
+
+
+def _rewritten(last: ConversationPrint | None, now: Sequence[Message] | None) -> bool:
+    """Whether what plugins made of the conversation does not begin with what they made of it for the last request.
+    Where only one of the two requests has a changed conversation, that is not known, and assumed."""
+    if last is None or now is None:
+        return (last is None) != (now is None)
+    return len(now) < last.messages or _print(now[: last.messages]) != last
+
+
+def _print(conversation: Sequence[Message]) -> ConversationPrint:
+    return ConversationPrint(messages=len(conversation), digest=_mark(conversation))
 
 
 @functools.lru_cache(maxsize=256)

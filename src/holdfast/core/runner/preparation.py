@@ -1,8 +1,10 @@
 """Preparing a turn: everything that one provider request needs, resolved at one boundary.
 
 Invariants
-- Input is promoted only once agent, model and baseline are there; whatever is missing leaves it pending.
-- Agent and model of a turn come from one state of the configuration."""
+- Input is promoted only once agent, model and baseline are there; whatever is missing leaves it pending. Input that
+  asks for no answer needs none of them.
+- Agent and model of a turn come from one state of the configuration, and from the options of one prompt: the newest in
+  the conversation that asks for an answer."""
 
 from __future__ import annotations
 
@@ -11,28 +13,41 @@ from typing import TYPE_CHECKING
 from holdfast.core.context.errors import ContextSnapshotDecodeError
 from holdfast.core.plugin.request import RequestDraft
 from holdfast.core.runner.history import Frame
-from holdfast.core.runner.lowering import lower
+from holdfast.core.runner.turn_options import asks_nothing, chosen_model, deciding, left_out
 from holdfast.core.session.errors import AgentUnavailable, Interrupted
+from holdfast.llm.answer_format import AskedFormat, without_thinking
 from holdfast.llm.request import Generation, HttpOverlay, SystemPart, choice, update
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.core.catalog.catalog import ResolvedModel
+    from holdfast.core.catalog.resolved import RequestOverlay
     from holdfast.core.context.epoch import Epoch
     from holdfast.core.context.turn_context import TurnContext
     from holdfast.core.runner.drain_scope import DrainScope
     from holdfast.core.runner.services import RunnerServices
     from holdfast.core.runner.settings import SessionSettings
-    from holdfast.core.session.inbox import Boundary
+    from holdfast.core.runner.structured import TurnOutput
     from holdfast.core.tool.registry import Materialized
+    from holdfast.llm.request import Message, ToolDefinition
     from holdfast.llm.stream import Prepared
     from holdfast.schema.agent import Agent
+    from holdfast.schema.prompt import Admission, PromptOptions
     from holdfast.schema.session import Session
 
 LAST_STEP = (
     "You have used all the steps you were given. Tools are off until the user writes again. Answer now, in text only: "
     "say that the step limit was reached, what is done, what is left, and what you recommend to do next."
 )
+LAST_STEP_ANSWER = (
+    "You have used all the steps you were given. All other tools are off until the user writes again. Give the final "
+    "answer now, in the form that was asked for."
+)
+
+
+NO_FORMAT = AskedFormat()
 
 
 class ReadyTurn(Frozen):
@@ -45,6 +60,9 @@ class ReadyTurn(Frozen):
     prepared: Prepared
     tools: Materialized
     settings: SessionSettings
+    output: TurnOutput | None
+    conversation: Sequence[Message] | None = None
+    """What plugins made of the stored one, if they changed it."""
 
 
 class Preparation:
@@ -61,27 +79,54 @@ class Preparation:
 
     async def again(self) -> ReadyTurn:
         """The same turn over another history. Everything is read again, and nothing is promoted."""
-        return await self.turn((await self._scope.cache.read()).session, None)
+        ready = await self.turn((await self._scope.cache.read()).session, (), owed=True)
+        assert ready is not None
+        return ready
 
-    async def turn(self, session: Session, boundary: Boundary | None) -> ReadyTurn:
-        """`session` is as it was at this boundary. Input for the boundary is promoted."""
-        scope, state, here = self._scope, self._state, self._here
-        scope.interrupt.check()
-        if session.location != here.location:
-            raise Interrupted  # moved: the destination's runner continues, and the input is still pending
+    async def turn(self, session: Session, inputs: Sequence[Admission], *, owed: bool) -> ReadyTurn | None:
+        """`session` is as it was at this boundary; `inputs` are due and are promoted. None if the model owes no turn,
+        and each input that asks for one was withdrawn or put off meanwhile."""
+        scope, state, here, catalog = self._scope, self._state, self._here, self._models.catalog
+        self._check(session)
         await here.refresh()
-        await self._models.catalog.ready()
-        agent = self.agent(session.id, session.agent)  # no await until the model is resolved: one configuration
-        resolved = self._models.catalog.resolve(session.id, session.model, agent)
+        await catalog.ready()
+        options = deciding(inputs, state.options)
+        # No await until the model is resolved: one configuration.
+        agent = self.agent(session.id, options.agent or session.agent)
+        resolved = catalog.resolve(session.id, chosen_model(options, session.model, agent, catalog), agent)
         state.sampled = (agent.id, resolved.ref)
         state.allowance.steps = agent.steps
-        epoch, context = await self._epoch(session, agent, resolved, boundary)
-        tools = self.offered(agent, without=context.hidden_tools(), last_step=state.allowance.last_step)
-        frame = self._framed(session, agent, resolved, epoch, tools)
+        epoch, context, promoted = await self._epoch(session, agent, resolved, inputs)
+        if not owed and not promoted:
+            return None
+        if state.options != options:
+            return await self.again()  # the input that decided was withdrawn or put off
+        tools = self.offered(agent, options, without=context.hidden_tools())
+        await state.output.use(state.options.format, self._sessions.store, session.id)
+        overlay = resolved.overlay(cache_id(session))
+        last_step = state.allowance.last_step
+        others = () if last_step else tools.definitions
+        output = state.output.ask(resolved.ref, resolved.model, others, overlay.options, last_step=last_step)
+        asked = output.asked if output is not None else None
+        frame = self._framed(session, agent, resolved, epoch, tools, overlay, asked)
+        conversation: Sequence[Message] | None = None
         if self._models.hooks:
-            frame = await self._hooked(frame)
-        prepared = await scope.history.request(frame, state.answer, scope.cache.revision)
-        return ReadyTurn(session, agent, resolved, frame, prepared, tools, here.settings())
+            frame, conversation = await self._hooked(frame)
+        if conversation is None:
+            prepared = await scope.history.request(frame, state.answer, scope.cache.revision)
+        else:
+            prepared = scope.history.replaced(frame, conversation)
+        return ReadyTurn(session, agent, resolved, frame, prepared, tools, here.settings(), output, conversation)
+
+    async def promote_only(self, session: Session, inputs: Sequence[Admission]) -> None:
+        """Promote inputs of which none asks for an answer."""
+        self._check(session)
+        await self._promote(inputs)
+
+    def _check(self, session: Session) -> None:
+        self._scope.interrupt.check()
+        if session.location != self._here.location:
+            raise Interrupted  # moved: the destination's runner continues, and the input is still pending
 
     def agent(self, session_id: str, name: str | None) -> Agent:
         """The named agent, or the default one."""
@@ -90,17 +135,18 @@ class Preparation:
             raise AgentUnavailable(session_id, selection.id)
         return selection.agent
 
-    def offered(self, agent: Agent, *, without: frozenset[str] = frozenset(), last_step: bool) -> Materialized:
-        return self._tools.registry.materialize(
-            agent.permissions, fences=agent.fences, without=without, last_step=last_step
-        )
+    def offered(self, agent: Agent, options: PromptOptions, *, without: frozenset[str] = frozenset()) -> Materialized:
+        """The tools that the agent's rules and the prompt leave."""
+        registry = self._tools.registry
+        without |= left_out(options.tools, registry.names)
+        return registry.materialize(agent.permissions, fences=agent.fences, without=without)
 
     async def _epoch(
-        self, session: Session, agent: Agent, resolved: ResolvedModel, boundary: Boundary | None
-    ) -> tuple[Epoch, TurnContext]:
-        """The Session's epoch as of this turn, and the context that was observed. Input is promoted once there is an
-        epoch."""
-        scope, state, epochs, location = self._scope, self._state, self._sessions.epochs, self._here.location
+        self, session: Session, agent: Agent, resolved: ResolvedModel, inputs: Sequence[Admission]
+    ) -> tuple[Epoch, TurnContext, bool]:
+        """The Session's epoch as of this turn, the context that was observed, and whether input was promoted that asks
+        for an answer. Input is promoted once there is an epoch."""
+        scope, state, epochs = self._scope, self._state, self._sessions.epochs
         begin = epochs.initialize
         if state.epoch is None:
             try:
@@ -111,86 +157,113 @@ class Preparation:
                 begin = epochs.recover
         known = state.epoch
         if known is None:
-            context = self._here.context.compose(session, agent, resolved)
-            state.epoch = await begin(session.id, context.system, scope.outbox, location)
-            await self._promote(boundary)
-            return state.epoch, context
-        await self._promote(boundary)
-        context = self._here.context.compose(session, agent, resolved)
-        state.epoch = await epochs.prepare(
-            known, context.system, scope.outbox, location, compaction_seq=state.checkpoint_seq
-        )
+            context = self._here.context.compose(session, agent, resolved, await scope.cache.instructions())
+            state.epoch = await begin(session.id, context.system, scope.outbox)
+            return state.epoch, context, await self._promote(inputs)
+        asked = await self._promote(inputs)
+        context = self._here.context.compose(session, agent, resolved, await scope.cache.instructions())
+        state.epoch = await epochs.prepare(known, context.system, scope.outbox, compaction_seq=state.checkpoint_seq)
         if state.epoch is not known:
             scope.cache.messages_added()
-        return state.epoch, context
+        return state.epoch, context, asked
 
-    async def _promote(self, boundary: Boundary | None) -> None:
-        scope, sessions = self._scope, self._sessions
-        if boundary is not None and await sessions.inbox.promote(
-            scope.session_id, boundary, scope.outbox, self._here.location
-        ):
+    async def _promote(self, inputs: Sequence[Admission]) -> bool:
+        """Whether an input that asks for an answer is part of the conversation now."""
+        scope, state, sessions = self._scope, self._state, self._sessions
+        promoted = await sessions.inbox.promote(inputs, scope.outbox)
+        asked = not all(asks_nothing(item.prompt) for item in promoted)
+        if promoted:
             scope.cache.messages_added()
-            self._state.allowance.renew()
-            self._state.turns = 0
+            state.options = deciding(promoted, state.options)
+        if asked:
+            state.allowance.renew()
+            state.turns = 0
         if not scope.lease.taken:
             await sessions.ownership.take(scope.lease)
+        return asked
 
     def _framed(
-        self, session: Session, agent: Agent, resolved: ResolvedModel, epoch: Epoch, tools: Materialized
+        self,
+        session: Session,
+        agent: Agent,
+        resolved: ResolvedModel,
+        epoch: Epoch,
+        tools: Materialized,
+        overlay: RequestOverlay,
+        asked: AskedFormat | None,
     ) -> Frame:
         """The same object as before while nothing in it has changed."""
         state, last_step = self._state, self._state.allowance.last_step
-        overlay = resolved.overlay(session.id)
-        system = (agent.system or resolved.family_text, epoch.baseline)
+        asked = asked or NO_FORMAT
+        last_words = LAST_STEP if asked is NO_FORMAT else LAST_STEP_ANSWER
+        closing = (state.options.system, last_words if last_step else None)
+        # Only with a tool, which changes the beginning of the request anyway: nothing is gained by closing with it.
+        system = (agent.system or resolved.family_text, epoch.baseline, asked.sentence)
         # No tool is offered on the last step; protocols that refuse a history with calls and no list still get one.
-        listless = last_step and resolved.model.route.protocol.id.startswith("openai")
+        listless = last_step and (asked.tool is not None or resolved.model.route.protocol.id.startswith("openai"))
         frame = Frame(
             agent=agent.id,
             ref=resolved.ref,
             model=resolved.model,
             system=tuple(SystemPart(text=text) for text in system if text),
-            tools=() if listless else tools.definitions,
-            tool_choice=choice("none") if last_step else None,
+            tools=with_tool(() if listless else tools.definitions, asked.tool),
+            tool_choice=asked.tool_choice or (choice("none") if last_step else None),
             generation=overlay.generation,
-            options=overlay.options,
+            options=without_thinking(resolved.model, overlay.options) if asked.without_thinking else overlay.options,
             http=HttpOverlay(body=overlay.body or None, headers=session_headers(session, overlay.headers)),
             baseline_seq=epoch.baseline_seq,
             checkpoint_seq=state.checkpoint_seq,
             pruned_seq=state.pruned_seq,
-            closing=(update(LAST_STEP),) if last_step else (),
+            closing=tuple(update(text) for text in closing if text),
+            last_step=last_step,
+            output=None if asked is NO_FORMAT else asked,
             media=state.media_refused_by != resolved.ref,
         )
         if self._frame is None or self._frame != frame:
             self._frame = frame
         return self._frame
 
-    async def _hooked(self, frame: Frame) -> Frame:
-        """What plugins change about this one request; its conversation and tools they can only read."""
+    async def _hooked(self, frame: Frame) -> tuple[Frame, Sequence[Message] | None]:
+        """What plugins change about this one request, and its conversation if they change that."""
         session_id = self._scope.session_id
         await self._scope.outbox.commit()
-        rows = await self._sessions.store.active_history(session_id)
+        messages = await self._scope.history.conversation(frame, self._state.answer)
         draft = RequestDraft(
             session_id=session_id,
             agent=frame.agent,
             provider_id=frame.ref.provider_id,
             model_id=frame.ref.id,
-            messages=lower((row.decode() for row in rows), frame.ref),
+            messages=messages,
             tools=frame.tools,
             headers=frame.http.headers or {},
             generation=frame.generation or Generation(),
             options=frame.options or {},
         )
         changed = await self._models.hooks.apply(draft)
-        return frame.replace(
+        if not changed.changed_by:
+            return frame, None
+        hooked = frame.replace(
             system=(*frame.system, *(SystemPart(text=text) for text in changed.system if text)),
             generation=changed.generation if changed.generation != Generation() else None,
             options=changed.options or None,
             http=HttpOverlay(body=frame.http.body, headers=changed.headers),
-            hooked=True,
+            hooks=changed.changed_by,
         )
+        return hooked, None if changed.messages is messages else changed.messages
+
+
+def with_tool(tools: tuple[ToolDefinition, ...], own: ToolDefinition | None) -> tuple[ToolDefinition, ...]:
+    """The same object if there is nothing to add."""
+    return tools if own is None else (*tools, own)
 
 
 def session_headers(session: Session, configured: dict[str, str]) -> dict[str, str]:
-    """Every request of a Session carries its id, so that gateways can route all of them to one place."""
+    """Every request carries the id of its Session, and the one by which gateways route requests with a common prefix to
+    one place."""
     parent = {"x-parent-session-id": session.parent_id} if session.parent_id else {}
-    return {**configured, "x-session-affinity": session.id, "X-Session-Id": session.id, **parent}
+    return {**configured, "x-session-affinity": cache_id(session), "X-Session-Id": session.id, **parent}
+
+
+def cache_id(session: Session) -> str:
+    """The id by which providers keep the prefix of requests: a fork shares that of the Session it goes back to."""
+    return session.fork.root_id if session.fork is not None else session.id

@@ -21,7 +21,7 @@ from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import ErrorInfo, ReasoningDelta, SessionError, TextDelta, ToolInputDelta
-from holdfast.schema.session import CacheTokens, Tokens
+from holdfast.schema.session import NO_TOKENS, CacheTokens, Tokens
 from holdfast.schema.session_message import UnknownError
 
 if TYPE_CHECKING:
@@ -82,11 +82,14 @@ class TurnPublisher:
         """The tree before the step; known, if ever, before the first event is handled."""
         self.message_id: MessageID | None = None
         self.finish: llm.StepFinish | None = None
+        self.used = NO_TOKENS
         self.ended = False
         self.unsettled: dict[str, llm.ToolCall] = {}
         self.fresh: list[llm.ToolCall] = []
         """Calls that were staged and not yet handed out for execution."""
         self.called = False
+        self.told = False
+        """Whether a message for the model follows the answer."""
 
     def adopt(self, message_id: MessageID, calls: Iterable[llm.ToolCall]) -> None:
         """Go on with a step of an earlier process, whose calls waited for a person. What its answer used is lost."""
@@ -136,7 +139,7 @@ class TurnPublisher:
             case llm.StepFinish():
                 if self.finish is not None:
                     raise ValueError("the provider finished its step twice")
-                self.finish = event
+                self.finish, self.used = event, stored_tokens(event.usage)
             case llm.ProviderError(message):
                 self.close_fragments()
                 self.fail_reported(message)
@@ -200,6 +203,22 @@ class TurnPublisher:
             self._stage(ev.StepFailed, error=UnknownError(message=message))
             self.ended = True
 
+    def fail_answer(self, message: str, code: str | None) -> None:
+        """The answer is complete and not usable. What it used is recorded."""
+        if not self.ended and self.finish is not None:
+            tokens = stored_tokens(self.finish.usage)
+            error = UnknownError(message=message, code=code)
+            self._stage(ev.StepFailed, error=error, cost=self._price(tokens), tokens=tokens)
+            self.ended = True
+
+    def tell(self, text: str) -> None:
+        """Add a message for the model after the answer."""
+        now, session_id = self._clock.now(), self.of.session_id
+        self._outbox.stage(
+            ev.Synthetic(timestamp=now, session_id=session_id, message_id=self._ids.message(), text=text)
+        )
+        self.told = True
+
     def fail_reported(self, message: str) -> None:
         """The provider itself reported the failure. No exception follows that would announce it, so this does."""
         if not self.ended:
@@ -207,12 +226,15 @@ class TurnPublisher:
             info = ErrorInfo(name="UnknownError", data={"message": message})
             self._outbox.stage(SessionError(session_id=self.of.session_id, error=info))
 
-    def end(self, *, unchanged: bool = False) -> None:
-        """`unchanged` says that no tool of this step can have changed a file: then the tree after it is known."""
+    def end(self, *, unchanged: bool = False, structured: Any = msgspec.UNSET, rejected: str | None = None) -> None:
+        """`unchanged` says that no tool of this step can have changed a file: then the tree after it is known.
+        `structured` is the answer in the form that the prompt asked for; `rejected` is why it does not have it."""
         if not self.ended and self.finish is not None:
-            tokens = stored_tokens(self.finish.usage)
+            used, cost = self.used, self._price(self.used)
             tree = {"snapshot": self.snapshot, "files": ()} if unchanged and self.snapshot is not None else {}
-            self._stage(ev.StepEnded, finish=self.finish.reason, cost=self._price(tokens), tokens=tokens, **tree)
+            finish = self.finish.reason if structured is msgspec.UNSET else "stop"
+            answer = {"structured": structured, "rejected": rejected}
+            self._stage(ev.StepEnded, finish=finish, cost=cost, tokens=used, **tree, **answer)
             self.ended = True
 
     def suspend_activity(self) -> None:

@@ -37,17 +37,22 @@ class Runner:
         with self._drain(session_id, lease, interrupt) as drain:
             await drain.compact(instructions)
 
+    async def shell(self, session_id: str, lease: Lease, interrupt: Interrupt, command: str, message_id: str) -> None:
+        """Run a command of a person as a message of the conversation, and take no turn."""
+        with self._drain(session_id, lease, interrupt) as drain:
+            await drain.shell(command, message_id)
+
     @contextmanager
     def _drain(self, session_id: str, lease: Lease, interrupt: Interrupt, *, forced: bool = False) -> Iterator[Drain]:
         """Everything that lives as long as one drain."""
-        sessions, location = self._services.sessions, self._services.here.location
+        sessions = self._services.sessions
         with sessions.log.signals.follow(session_id) as signal:
             cache = SessionCache(sessions.store, session_id, signal)
             scope = DrainScope(
                 session_id=session_id,
                 lease=lease,
                 interrupt=interrupt,
-                outbox=Outbox(lease, location, cache.committed),
+                outbox=Outbox(lease, cache.committed),
                 cache=cache,
                 history=History(sessions.store, session_id),
                 state=DrainState(),

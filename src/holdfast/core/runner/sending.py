@@ -2,7 +2,8 @@
 
 Invariants
 - A turn is dispatched durably before the provider is called, in one commit with the end of the turn before it.
-- A request that is refused because of its media is sent once more with notes in their place."""
+- A request that is refused because of its media is sent once more with notes in their place, and one that is refused
+  because of how it asks for a structured answer is sent again and asks in another way."""
 
 from __future__ import annotations
 
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.runner.budget import total_input
 from holdfast.core.runner.prefix import Prefix
-from holdfast.core.runner.publish import TurnOf, TurnPublisher, stored_tokens
+from holdfast.core.runner.publish import TurnOf, TurnPublisher
 from holdfast.core.runner.retries import reported
 from holdfast.core.runner.step_snapshots import StepSnapshots
 from holdfast.core.runner.turn import Turn
+from holdfast.llm.answer_format import refused_way
 from holdfast.llm.event import ToolCall
 from holdfast.llm.pace import Pace
 from holdfast.schema.codec import decoder
@@ -28,14 +30,17 @@ if TYPE_CHECKING:
     from holdfast.core.runner.preparation import Preparation, ReadyTurn
     from holdfast.core.runner.services import RunnerServices
     from holdfast.core.runner.settings import SessionSettings
+    from holdfast.core.runner.structured import TurnOutput
     from holdfast.core.runner.turn import Outcome
     from holdfast.core.session.activity import OpenTurn
-    from holdfast.core.session.store import Dispatch, OpenCall
+    from holdfast.core.session.stored_activity import Dispatch
+    from holdfast.core.session.stored_messages import OpenCall
     from holdfast.core.tool.registry import Materialized
     from holdfast.schema.model import ModelRef
     from holdfast.schema.session import Session, Tokens
 
 MEDIA_REFUSED = "the provider refused the request, which held media"
+FORMAT_REFUSED = "the provider refused how the request asked for a structured answer"
 
 
 class Sending:
@@ -58,26 +63,43 @@ class Sending:
         self._models.learned.restore(last.event)
 
     async def send(self, ready: ReadyTurn) -> tuple[Turn, Outcome]:
-        """After a refusal of media this drain sends no more of them to this model. The next drain tries again."""
+        """After a refusal of media this drain sends no more of them to this model, and after a refusal of how a
+        structured answer is asked for it asks in another way. The next drain tries again."""
         turn, outcome = await self._attempt(ready)
-        if outcome.refused is None:
-            return turn, outcome
-        self.abandon(MEDIA_REFUSED)
-        self._state.media_refused_by = ready.resolved.ref
-        return await self._attempt(await self._preparation.again())
+        while (refused := outcome.refused) is not None:
+            asked, ref = ready.output.asked if ready.output is not None else None, ready.resolved.ref
+            way = refused_way(asked, refused.reason, refused.message) if asked is not None else None
+            if way is not None:
+                self.abandon(FORMAT_REFUSED)
+                self._state.output.refuse(ref, way)
+            else:
+                self.abandon(MEDIA_REFUSED)
+                self._state.media_refused_by = ref
+            ready = await self._preparation.again()
+            turn, outcome = await self._attempt(ready)
+        return turn, outcome
 
     async def resume(self, session: Session, open_turn: OpenTurn, calls: Sequence[OpenCall]) -> Outcome:
         """Execute the calls that waited for a person when their process ended, and end their step."""
         await self._models.catalog.ready()
         agent = self._preparation.agent(session.id, open_turn.agent)
         self._state.allowance.steps = agent.steps
-        tools = self._preparation.offered(agent, last_step=False)
+        tools = self._preparation.offered(agent, self._state.options)
         publisher = self.publisher(open_turn.agent, open_turn.model)
         publisher.adopt(MessageID(open_turn.message_id or ""), map(_waiting_call, calls))
-        outcome = await self._turn(publisher, tools, self._here.settings()).resume()
+        output = await self._given_output(session.id, open_turn)
+        outcome = await self._turn(publisher, tools, self._here.settings()).resume(output)
         await self._scope.outbox.commit()  # the history is read back
         self._state.answer = None
         return outcome
+
+    async def _given_output(self, session_id: str, open_turn: OpenTurn) -> TurnOutput | None:
+        """The structured answer that an open step has given, beside the calls that wait."""
+        store, active = self._sessions.store, self._state.output
+        await active.use(self._state.options.format, store, session_id)
+        if active.format is None or open_turn.message_id is None:
+            return None
+        return active.resumed((await store.message(session_id, open_turn.message_id)).decode())
 
     def abandon(self, reason: str) -> None:
         """Record that the dispatched request leads to no answer."""
@@ -101,20 +123,23 @@ class Sending:
         if ready.settings.snapshots:
             self._trees.begin()
         learned = self._models.learned.of(ref)
-        dispatched = self._prefix.dispatch(ready.frame, scope.session_id, sessions.clock.now(), 1, learned)
+        now = sessions.clock.now()
+        dispatched = self._prefix.dispatch(ready.frame, scope.session_id, now, 1, learned, ready.conversation)
         scope.outbox.submit(dispatched)  # the turn waits for it, while it makes its request ready
         retry = reported(sessions.log, scope.outbox, scope.session_id, self._here.location, sessions.clock)
         self._state.answer = None
         try:
-            outcome = await turn.run(self._models.transport, ready.prepared, retry, self._trees.before_step)
+            before = self._trees.before_step
+            outcome = await turn.run(self._models.transport, ready.prepared, retry, before, ready.output)
         finally:
             if publisher.message_id is not None and publisher.called:
                 self._trees.after_step(publisher.message_id, looked_only=ready.tools.look_only(publisher.tools))
         self._state.answer = publisher.answer.message
+        if publisher.told:
+            scope.cache.messages_added()
         if publisher.finish is not None:
-            used = stored_tokens(publisher.finish.usage)
-            self._state.estimate.learn(used, scope.history.characters)
-            self._models.learned.answered(ref, total_input(used))
+            self._state.estimate.learn(publisher.used, scope.history.characters)
+            self._models.learned.answered(ref, total_input(publisher.used))
         return turn, outcome
 
     def _turn(self, publisher: TurnPublisher, tools: Materialized, settings: SessionSettings) -> Turn:

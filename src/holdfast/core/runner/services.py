@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from holdfast.core.agent.agents import Agents
     from holdfast.core.catalog.catalog import Catalog, ResolvedModel
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from holdfast.core.session.store import SessionStore
     from holdfast.core.snapshot.snapshot import Snapshots
     from holdfast.core.tool.builtin.authorize import Authorizer
+    from holdfast.core.tool.builtin.bash import ShellCommands
     from holdfast.core.tool.registry import ToolRegistry
     from holdfast.llm.route.transport import Transport
     from holdfast.schema.agent import Agent
+    from holdfast.schema.instruction import InstructionEntry
     from holdfast.schema.location import Location
     from holdfast.schema.session import Session
 
@@ -60,6 +62,7 @@ class ToolServices(Frozen):
     """Offers and executes tools. One per Location."""
 
     registry: ToolRegistry
+    commands: ShellCommands
     authorizer: Authorizer
     snapshots: Snapshots
     requests: PeopleRequests
@@ -68,8 +71,10 @@ class ToolServices(Frozen):
 class ContextComposer(Protocol):
     """Composes the System Context of a turn."""
 
-    def compose(self, session: Session, agent: Agent, resolved: ResolvedModel) -> TurnContext:
-        """The sources of one turn; none of them is loaded."""
+    def compose(
+        self, session: Session, agent: Agent, resolved: ResolvedModel, entries: Sequence[InstructionEntry]
+    ) -> TurnContext:
+        """The sources of one turn, with the Session's instruction entries; none of them is loaded."""
 
     def invalidate(self, session_id: str) -> None:
         """Forget what is cached for a Session."""

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from holdfast.core.database.unit import Committed
     from holdfast.core.event.signal import Flag
-    from holdfast.core.session.store import Glance, SessionStore
+    from holdfast.core.session.store import SessionStore
+    from holdfast.core.session.stored_sessions import SessionAtBoundary
+    from holdfast.schema.instruction import InstructionEntry
 
 
 class SessionCache:
@@ -20,20 +22,29 @@ class SessionCache:
         self._store = store
         self._session_id = session_id
         self._signal = signal
-        self._glance: Glance | None = None
+        self._known: SessionAtBoundary | None = None
         self._head = -1
         """The last sequence that was read, or that the drain committed right after it."""
         self._revision = 0
+        self._instructions: tuple[int | None, tuple[InstructionEntry, ...]] = (None, ())
+        """The Session's instruction entries and the sequence of their last change."""
 
-    async def read(self) -> Glance:
+    async def read(self) -> SessionAtBoundary:
         """The Session and which input waits. Taken from memory while that is valid and nothing waits."""
-        known = self._glance
+        known = self._known
         if known is None or known.steer or known.queue or not self.valid:
             self._signal.head = -1  # before reading, so that a commit during the read is noticed
-            self._glance = known = await self._store.glance(self._session_id)
+            self._known = known = await self._store.at_boundary(self._session_id)
             self._head = known.head
             self._revision += 1
         return known
+
+    async def instructions(self) -> tuple[InstructionEntry, ...]:
+        """The Session's instruction entries, as of the last `read`. They are loaded again only after a change."""
+        seq = self._known.instructions_seq if self._known is not None else None
+        if seq != self._instructions[0]:
+            self._instructions = (seq, await self._store.instruction_entries(self._session_id))
+        return self._instructions[1]
 
     @property
     def valid(self) -> bool:

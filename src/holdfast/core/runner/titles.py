@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.clock import Clock
     from holdfast.core.event.log import EventLog
+    from holdfast.core.plugin.request import RequestHooks
     from holdfast.core.session.records import SessionRecords
     from holdfast.core.session.store import SessionStore
     from holdfast.llm.route.transport import Transport
     from holdfast.schema.session import Session
     from holdfast.schema.session_message import SessionMessage
 
+AGENT = "title"
 AT_ONCE = 2
 WAITING = 100
 SECONDS = 30.0
@@ -65,9 +67,9 @@ class Titles:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def want(self, session: Session, model: ResolvedModel | None) -> None:
+    def want(self, session: Session, model: ResolvedModel | None, hooks: RequestHooks) -> None:
         """An exchange ended. A Session that has a name, or is being named, is left alone. `model` writes the title;
-        None takes it from the first prompt."""
+        None takes it from the first prompt. `hooks` are those of the Session's Location."""
         if (
             not self._enabled
             or not session.title.startswith(DEFAULT_TITLE)
@@ -75,7 +77,7 @@ class Titles:
             or len(self._tasks) >= WAITING
         ):
             return
-        task = asyncio.get_running_loop().create_task(self._name(session, model), name=f"title {session.id}")
+        task = asyncio.get_running_loop().create_task(self._name(session, model, hooks), name=f"title {session.id}")
         self._tasks[session.id] = task
         task.add_done_callback(lambda _: self._tasks.pop(session.id, None))
 
@@ -85,11 +87,11 @@ class Titles:
         if self._tasks:
             await asyncio.wait(self._tasks.values())
 
-    async def _name(self, session: Session, model: ResolvedModel | None) -> None:
+    async def _name(self, session: Session, model: ResolvedModel | None, hooks: RequestHooks) -> None:
         try:
             async with self._slots, asyncio.timeout(SECONDS):
                 first = [row.decode() for row in await self._store.messages(session.id, order="asc", limit=20)]
-                title = _beginning(first) if model is None else await self._ask(session, model, first)
+                title = _beginning(first) if model is None else await self._ask(session, model, first, hooks)
             if title:
                 await self._records.name(session.id, title)
         except (LLMError, ApiError, MessageUndecodable, TimeoutError) as error:
@@ -97,9 +99,12 @@ class Titles:
         except Exception:
             log.exception("naming %s", session.id)
 
-    async def _ask(self, session: Session, model: ResolvedModel, first: list[SessionMessage]) -> str:
+    async def _ask(
+        self, session: Session, model: ResolvedModel, first: list[SessionMessage], hooks: RequestHooks
+    ) -> str:
         said = [serialise(item) for item in first if isinstance(item, (UserMessage, AssistantMessage))]
         request = make_request(prompt=ASKED + "\n\n".join(said)[:EXCERPT], generation=Generation(max_tokens=TOKENS))
+        request = await hooks.change(request, "title", session_id=session.id, agent=AGENT, model=model.ref)
         answer = await generate(self._transport, model.model, request)
         if answer.usage is not None:
             used = stored_tokens(answer.usage)

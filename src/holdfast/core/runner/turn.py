@@ -15,16 +15,17 @@ from holdfast.core.permission.errors import TurnEnded
 from holdfast.core.runner.allowance import ASK_FROM
 from holdfast.core.runner.lowering import TURN_SUSPENDED
 from holdfast.core.runner.publish import TOOL_INTERRUPTED
-from holdfast.core.session.errors import Interrupted, RepeatedCalls
+from holdfast.core.session.errors import Interrupted, RepeatedCalls, StructuredOutputError
 from holdfast.core.session.interrupt import ABANDONED, STOPPED
 from holdfast.core.tool.builtin.authorize import Denied
 from holdfast.core.tool.progress import reporting
 from holdfast.core.tool.tool import ToolContext, ToolFailure
 from holdfast.core.tool.tool_events import collecting
+from holdfast.llm.answer_format import Value, refused_way
 from holdfast.llm.errors import LLMError
 from holdfast.llm.event import ProviderError
 from holdfast.llm.media import refuses_media
-from holdfast.llm.stream import stream
+from holdfast.llm.stream import stream_prepared
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from holdfast.core.runner.outbox import Outbox
     from holdfast.core.runner.publish import TurnPublisher
     from holdfast.core.runner.settings import SessionSettings
+    from holdfast.core.runner.structured import TurnOutput
     from holdfast.core.session.interrupt import Interrupt
     from holdfast.core.tool.builtin.authorize import Authorizer
     from holdfast.core.tool.registry import Materialized
@@ -59,7 +61,8 @@ class Outcome(Frozen):
     overflow: LLMError | ProviderError | None = None
     """The request did not fit and nothing was recorded: `Turn.give_up` records it, if nobody recovers."""
     refused: LLMError | ProviderError | None = None
-    """The same for a request with media that the provider refused, perhaps because of them."""
+    """The same for a request that the provider refused, perhaps because of its media or of how it asks for a
+    structured answer."""
 
 
 class _Undispatched(Exception):
@@ -107,6 +110,10 @@ class Turn:
         self._beside = False
         self._held_back: LLMError | ProviderError | None = None
         self._repeated: RepeatedCalls | None = None
+        self._output: TurnOutput | None = None
+        self._answered = self._rejected = False
+        """Whether the step gave the structured answer, or one that does not match."""
+        self._mismatch: StructuredOutputError | None = None
 
     async def run(
         self,
@@ -114,11 +121,13 @@ class Turn:
         prepared: Prepared,
         retry: Retry,
         barrier: Callable[[], Awaitable[str | None]],
+        output: TurnOutput | None = None,
     ) -> Outcome:
         """Raises what ended the stream, after everything was recorded. The request goes out once all that was handed
         to the outbox is on disk, its dispatch included. `barrier` gives the tree before the step; no step starts and no
-        tool runs before it is there."""
+        tool runs before it is there. `output` is the format that the request asks for."""
         publisher = self._publisher
+        self._output = output
         failure: Exception | None = None
         consuming = self._consume(transport, prepared, retry, barrier)
         try:
@@ -137,15 +146,19 @@ class Turn:
                 return Outcome(continues=False, overflow=held)
             return Outcome(continues=False, refused=held)
         await self._end(failure, interrupted=interrupted)
+        if self._answered or self._rejected:
+            return Outcome(continues=self._rejected)
         return Outcome(continues=publisher.called and publisher.finish is not None and not self._allowance.last_step)
 
-    async def resume(self) -> Outcome:
-        """Execute the calls of an earlier process that the publisher has adopted, and end their step."""
+    async def resume(self, output: TurnOutput | None = None) -> Outcome:
+        """Execute the calls of an earlier process that the publisher has adopted, and end their step. `output` holds
+        the structured answer that the step has given."""
+        self._output = output
         self._streaming = False
         self._on_disk = True
         self._start_tools()
         await self._end(None, interrupted=False)
-        return Outcome(continues=True)
+        return Outcome(continues=not self._answered)
 
     async def give_up(self, error: LLMError | ProviderError) -> None:
         """Nobody could make the request smaller, or acceptable: this is how the turn ended."""
@@ -175,15 +188,14 @@ class Turn:
         if failure is not None:
             publisher.fail(str(failure))
         elif publisher.finish is not None:
-            publisher.end(unchanged=self._tools.look_only(publisher.tools))
-            if publisher.called and self._allowance.last_step:
-                publisher.end_activity(LAST_STEP_REACHED)
+            self._finish()
         elif interrupted:
             publisher.fail(TURN_SUSPENDED if self._interrupt.suspending else TURN_INTERRUPTED)
             if self._interrupt.suspending:
                 publisher.suspend_activity()
         publisher.close()
-        settled = failure is None and self._repeated is None and not self._interrupt.requested and publisher.called
+        troubles = (failure, self._repeated, self._mismatch)
+        settled = all(trouble is None for trouble in troubles) and not self._interrupt.requested and publisher.called
         if settled and self._on_disk and not self._beside:
             self._outbox.soon()  # travels with the dispatch of the next turn
             return
@@ -194,6 +206,31 @@ class Turn:
             raise Interrupted
         if self._repeated is not None:
             raise self._repeated
+        if self._mismatch is not None:
+            raise self._mismatch
+
+    def _finish(self) -> None:
+        """End a step whose answer is complete."""
+        publisher, last_step = self._publisher, self._allowance.last_step
+        unchanged = self._tools.look_only(publisher.tools)
+        output = self._output if not publisher.ended else None
+        verdict = output.judge(publisher) if output is not None else None
+        if isinstance(verdict, Value):
+            publisher.end(unchanged=unchanged, structured=verdict.value)
+            self._answered = True
+        elif output is None or verdict is None:
+            publisher.end(unchanged=unchanged)
+            if publisher.called and last_step:
+                publisher.end_activity(LAST_STEP_REACHED)
+        elif output.may_repeat and not last_step:
+            publisher.end(unchanged=unchanged, rejected=verdict.reason)
+            if verdict.note is not None:
+                publisher.tell(verdict.note)
+            output.count_rejection()
+            self._rejected = True
+        else:
+            self._mismatch = StructuredOutputError(output.attempts, verdict.reason, last_step=last_step)
+            publisher.fail_answer(str(self._mismatch), self._mismatch.code)
 
     async def _consume(
         self,
@@ -204,9 +241,8 @@ class Turn:
     ) -> None:
         publisher = self._publisher
         started = False
-        sending = stream(
+        sending = stream_prepared(
             transport,
-            prepared.model,
             prepared,
             retry=retry.replace(limits=self._limits.retry),
             before=self._dispatched,
@@ -246,12 +282,17 @@ class Turn:
     def _is_recoverable(self, error: LLMError | ProviderError) -> bool:
         if self._publisher.message_id is not None:
             return False
+        if self._output is not None and refused_way(self._output.asked, error.reason, error.message) is not None:
+            return True
         return error.classification == OVERFLOW or (self._has_media and refuses_media(error.reason, error.message))
 
     def _start_tools(self) -> None:
         calls, self._publisher.fresh = self._publisher.fresh, []
         for call in calls:
             self._calls += 1
+            if self._output is not None and self._output.is_answer(call):
+                self._output.take(call, self._publisher)
+                continue
             if (refusal := self._refusal(call)) is not None:
                 self._publisher.fail_call(call.id, refusal)
                 continue

@@ -13,9 +13,11 @@ from holdfast.core.runtime.run_coordinator import RunCoordinator
 from holdfast.core.session.errors import Interrupted, LeaseLost
 from holdfast.core.session.interrupt import Interrupt
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.live_event import Busy, ErrorInfo, Idle, SessionError, SessionStatus, Status
+from holdfast.schema.live_event import Busy, ErrorInfo, Idle, SessionError, SessionIdle, SessionStatus, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from holdfast.core.clock import Clock
     from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
@@ -38,8 +40,10 @@ UNSTARTED_LIMIT = 10_000
 log = logging.getLogger(__name__)
 
 
-class _Compact(Frozen):
-    instructions: str | None
+class _Exclusive(Frozen):
+    """Work of a Session between drains that takes no turn: a compaction by hand, a shell command."""
+
+    work: Callable[[Runner, Lease, Interrupt], Awaitable[None]]
     done: asyncio.Future[None]
 
 
@@ -60,7 +64,7 @@ class Execution:
         self._store = store
         self._locations = locations
         self._ownership = ownership
-        self._compactions: dict[str, list[_Compact]] = {}
+        self._exclusive: dict[str, list[_Exclusive]] = {}
         self._woken: set[str] = set()
         self._unstarted: OrderedDict[str, frozenset[str]] = OrderedDict()
         """Inputs that a drain of this process was to start and could not, by Session."""
@@ -129,15 +133,16 @@ class Execution:
     async def interrupt(self, session_id: str) -> None:
         """Returns once the running work, here or elsewhere, has ended and is recorded. Idle: nothing to do."""
         await self._coordinator.interrupt(session_id)
-        self._give_up_compactions(session_id)
+        self._give_up_exclusive(session_id)
         await self._ownership.interrupt_elsewhere(session_id)
 
-    async def compact(self, session_id: str, instructions: str | None = None) -> None:
-        """Compact at the next safe boundary, in turn with the drains of this Session; takes no turn itself."""
+    async def exclusively(self, session_id: str, work: Callable[[Runner, Lease, Interrupt], Awaitable[None]]) -> None:
+        """Do this while no drain of the Session runs, in turn with its drains and other such work, under the Session's
+        lease. Takes no turn itself. Raises what the work raises, and Interrupted if it did not begin."""
         if self.closed:
             raise Interrupted
-        request = _Compact(instructions, asyncio.get_running_loop().create_future())
-        self._compactions.setdefault(session_id, []).append(request)
+        request = _Exclusive(work, asyncio.get_running_loop().create_future())
+        self._exclusive.setdefault(session_id, []).append(request)
         self._coordinator.wake(session_id)
         await asyncio.shield(request.done)
 
@@ -151,7 +156,7 @@ class Execution:
 
         if self.here(session_id) or not await wanted():
             return
-        lease = await self._ownership.acquire(session_id, interrupt, wanted)
+        lease = await self._ownership.acquire(session_id, location, interrupt, wanted)
         if lease is None:
             return
         try:
@@ -188,14 +193,15 @@ class Execution:
         if waking:
             await asyncio.wait(waking)
         await self._coordinator.close()
-        for session_id in list(self._compactions):
-            self._give_up_compactions(session_id)
+        for session_id in list(self._exclusive):
+            self._give_up_exclusive(session_id)
 
     async def _obey(self, kind: str, session_id: str) -> None:
         if kind == "wake":
             self.wake(session_id)
         elif kind == "interrupt":
             await self._coordinator.interrupt(session_id)
+            self._give_up_exclusive(session_id)
 
     async def _drain(self, session_id: str, force: bool, interrupt: Interrupt) -> None:
         location: Location | None = None
@@ -208,7 +214,8 @@ class Execution:
                 joined = self._ownership.wait_elsewhere(session_id)
                 await interrupt.cancellable(joined, name="another process's drain")
                 force = False
-            if not await self._wanted(session_id, force):
+                pending = await self._store.wakes(session_id)
+            if not pending and not await self._wanted(session_id, force):
                 self._woken.discard(session_id)
                 interrupt.check()
                 return
@@ -225,15 +232,18 @@ class Execution:
             await self._note_unstarted(session_id, pending)
             await self._note_blocked(session_id, error)
             self._report(session_id, location, error)
-            for request in self._compactions.pop(session_id, []):
+            for request in self._exclusive.pop(session_id, []):
                 _settle(request, error)
             raise
         finally:
             if location is not None:
+                self._log.announce(SessionIdle(session_id=session_id), location=location)
                 self._announce(session_id, location, Idle())
 
     async def _note_unstarted(self, session_id: str, pending: frozenset[str]) -> None:
         """So that nobody here waits for what this process has tried in vain."""
+        if not pending:
+            return
         try:
             left = pending & await self._store.wakes(session_id)
         except StorageError:
@@ -262,7 +272,7 @@ class Execution:
             return await self._wanted(session_id, force)
 
         interrupt.check()
-        lease = await self._ownership.acquire(session_id, interrupt, wanted)
+        lease = await self._ownership.acquire(session_id, location, interrupt, wanted)
         if lease is None:
             interrupt.check()
             return True
@@ -270,10 +280,10 @@ class Execution:
             if location not in self._locations:
                 await self._ownership.take(lease)  # opening it may last, and others are to see who does
             async with self._locations.use(location) as services:
-                compacted = await self._compact_first(session_id, services.runner, lease, interrupt)
+                worked = await self._exclusive_first(session_id, services.runner, lease, interrupt)
                 woken = session_id in self._woken
                 self._woken.discard(session_id)
-                if force or woken or not compacted:  # compacting by hand takes no turn
+                if force or woken or not worked:  # such work takes no turn
                     await services.runner.drain(session_id, lease, interrupt, forced=force)
             return True
         except LeaseLost:
@@ -284,7 +294,7 @@ class Execution:
     async def _wanted(self, session_id: str, force: bool) -> bool:
         return (
             force
-            or session_id in self._compactions
+            or session_id in self._exclusive
             or bool(await self._store.waiting(session_id))
             or await self._answered(session_id)
         )
@@ -294,25 +304,27 @@ class Execution:
         activity = await self._store.activity(session_id)
         return activity is not None and await self._store.answered_calls(session_id)
 
-    async def _compact_first(self, session_id: str, runner: Runner, lease: Lease, interrupt: Interrupt) -> bool:
-        """What was asked for by hand, if anything. Its failure belongs to whoever asked, not to the drain."""
+    async def _exclusive_first(self, session_id: str, runner: Runner, lease: Lease, interrupt: Interrupt) -> bool:
+        """Do the exclusive work that was asked for, if any. Its failure belongs to whoever asked, not to the drain."""
         asked = False
-        while requests := self._compactions.get(session_id):
+        while requests := self._exclusive.get(session_id):
             asked, request = True, requests[0]
             try:
-                await runner.compact(session_id, lease, interrupt, request.instructions)
+                await request.work(runner, lease, interrupt)
+            except LeaseLost:
+                raise  # tried again under another lease
             except Exception as error:  # noqa: BLE001 - the caller's outcome, whatever it is
                 _settle(request, error)
             else:
                 _settle(request, None)
             requests.remove(request)
             if not requests:
-                self._compactions.pop(session_id, None)
+                self._exclusive.pop(session_id, None)
             interrupt.check()  # whoever is left hears of it when the interruption is through
         return asked
 
-    def _give_up_compactions(self, session_id: str) -> None:
-        for request in self._compactions.pop(session_id, []):
+    def _give_up_exclusive(self, session_id: str) -> None:
+        for request in self._exclusive.pop(session_id, []):
             _settle(request, Interrupted())
 
     def _announce(self, session_id: str, location: Location, status: Status) -> None:
@@ -324,7 +336,7 @@ class Execution:
         self._log.announce(SessionError(session_id=session_id, error=info), location=location)
 
 
-def _settle(request: _Compact, error: Exception | None) -> None:
+def _settle(request: _Exclusive, error: Exception | None) -> None:
     if request.done.done():
         return
     if error is None:

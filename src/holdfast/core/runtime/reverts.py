@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from holdfast.core.database.errors import Moved
+from holdfast.core.session.errors import UnknownBoundary
 from holdfast.core.session.records import ATTEMPTS, RevertDecision, unmoved
 from holdfast.schema.session import Revert, RevertFile
-from holdfast.schema.session_event import RevertCleared, RevertCommitted, RevertStaged
+from holdfast.schema.session_event import LineageShortened, RevertCleared, RevertCommitted, RevertStaged
 from holdfast.schema.session_message import AssistantMessage
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Reverts:
             if decision is None:
                 return
             try:
-                await self._log.publish(decision.committed, location=session.location, before=(decision.unmoved,))
+                await self._log.publish(*decision.events, location=session.location, before=(decision.unmoved,))
             except Moved:
                 if attempt == ATTEMPTS:
                     raise
@@ -94,8 +95,15 @@ class Reverts:
         revert = (await self._store.get(session.id)).revert
         if revert is None:
             return None
-        committed = RevertCommitted(timestamp=self._clock.now(), session_id=session.id, message_id=revert.message_id)
-        return RevertDecision(committed, unmoved(session.id, head))
+        place = await self._store.place(session.id, revert.message_id)
+        if place is None:
+            raise UnknownBoundary
+        now = self._clock.now()
+        committed = RevertCommitted(timestamp=now, session_id=session.id, message_id=revert.message_id)
+        if (shared := place.shared_seq(session.id)) is None:
+            return RevertDecision((committed,), unmoved(session.id, head))
+        shortened = LineageShortened(timestamp=now, session_id=session.id, through_seq=shared)
+        return RevertDecision((shortened, committed), unmoved(session.id, head))
 
     def _turn(self, session_id: str) -> asyncio.Lock:
         return self._turns.setdefault(session_id, asyncio.Lock())

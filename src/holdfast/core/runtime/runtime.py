@@ -41,13 +41,17 @@ from holdfast.core.project.repository import find_root
 from holdfast.core.runner.services import SessionServices
 from holdfast.core.runner.titles import Titles
 from holdfast.core.runtime.execution import Execution
+from holdfast.core.runtime.forks import Forks
 from holdfast.core.runtime.moves import Moves
+from holdfast.core.runtime.one_shot import OneShotAnswers
+from holdfast.core.runtime.prompt_check import PromptCheck
 from holdfast.core.runtime.recovery import Recovery
 from holdfast.core.runtime.reverts import Reverts
 from holdfast.core.runtime.sessions import Sessions
 from holdfast.core.runtime.waits import Waits
 from holdfast.core.session.attachments import Attachments
 from holdfast.core.session.inbox import Inbox
+from holdfast.core.session.instruction_entries import InstructionEntries
 from holdfast.core.session.ownership import Ownership
 from holdfast.core.session.projector import SESSION_PROJECTORS
 from holdfast.core.session.records import SessionRecords
@@ -227,9 +231,13 @@ class Runtime:
             records=records,
             reverts=Reverts(self.log, self.store, self.execution, self.locations, clock),
             moves=Moves(self.log, self.store, self.execution, self.project, clock, Git(self._environment)),
+            forks=Forks(self.log, self.store, self.database, self.epochs, ids, clock),
             recovery=self.recovery,
             waits=Waits(self.database, self.store, self.execution, self._ownership, clock),
+            check=PromptCheck(self.locations),
         )
+        self.instructions = InstructionEntries(self.log, self.store, clock)
+        self.one_shot = OneShotAnswers(sessions, self.locations, self._transport, self._environment)
         for part in (self.sessions, self.execution, self.recovery):
             stack.push_async_callback(part.close)
 

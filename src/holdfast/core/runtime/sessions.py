@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -20,7 +19,10 @@ from holdfast.core.session.errors import (
     SessionNotFound,
     UnknownBoundary,
 )
-from holdfast.core.session.records import DEFAULT_TITLE
+from holdfast.core.session.inbox import Given
+from holdfast.core.session.records import default_title
+from holdfast.core.session.shell_command import check_command
+from holdfast.core.session.stored_messages import MessagePlace
 from holdfast.schema.insight import Outcome
 from holdfast.schema.session import NO_TOKENS, RecordTime, Session, SessionRecord
 from holdfast.schema.session_event import CompactionUndone, SessionCreated
@@ -30,25 +32,26 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
     from holdfast.core.project.project import Project
+    from holdfast.core.runner.runner import Runner
     from holdfast.core.runner.services import SessionServices
     from holdfast.core.runtime.execution import Execution
+    from holdfast.core.runtime.forks import Forks
     from holdfast.core.runtime.moves import Moves
+    from holdfast.core.runtime.prompt_check import PromptCheck
     from holdfast.core.runtime.recovery import Recovery
     from holdfast.core.runtime.reverts import Reverts
     from holdfast.core.runtime.waits import Waits
+    from holdfast.core.session.interrupt import Interrupt
+    from holdfast.core.session.mentioned import Mentioned
+    from holdfast.core.session.ownership import Lease
     from holdfast.core.session.records import SessionRecords
-    from holdfast.core.session.store import (
-        Direction,
-        Order,
-        SessionAnchor,
-        SessionFilter,
-        StoredMessage,
-    )
+    from holdfast.core.session.stored_messages import StoredMessage
+    from holdfast.core.session.stored_sessions import Direction, Order, SessionAnchor, SessionFilter
     from holdfast.schema.event import EventEnvelope
     from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, WaitInfo
     from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
-    from holdfast.schema.prompt import Admission, Delivery, Prompt
+    from holdfast.schema.prompt import Admission, Delivery, Prompt, SyntheticInput
     from holdfast.schema.session import Revert
 
 T = TypeVar("T")
@@ -63,8 +66,10 @@ class Sessions:
         records: SessionRecords,
         reverts: Reverts,
         moves: Moves,
+        forks: Forks,
         recovery: Recovery,
         waits: Waits,
+        check: PromptCheck,
     ) -> None:
         self._log = services.log
         self._store = services.store
@@ -73,8 +78,10 @@ class Sessions:
         self._records = records
         self._reverts = reverts
         self._moves = moves
+        self._forks = forks
         self._recovery = recovery
         self._waits = waits
+        self._check = check
         self._ids = services.ids
         self._clock = services.clock
         self._ongoing: set[asyncio.Task[Any]] = set()
@@ -129,20 +136,60 @@ class Sessions:
         id: str | None = None,
         delivery: Delivery = "steer",
         resume: bool = True,
+        checked: bool = False,
+        mentioned: Mentioned | None = None,
     ) -> Admission:
         """Admit durably, then wake. Never runs a turn and never waits for one; a caller that goes away in the middle
-        cannot separate the commit from the wake."""
-        return await self._detached(self._prompt(session_id, prompt, id, delivery, resume))
+        cannot separate the commit from the wake. `checked` refuses an agent or a model that does not exist.
+        `mentioned` is what the mentions in the text were resolved to."""
+        return await self._detached(self._prompt(session_id, prompt, id, delivery, resume, checked, mentioned))
+
+    async def admitted(
+        self,
+        session_id: str,
+        prompt: Prompt,
+        *,
+        id: str | None,
+        delivery: Delivery = "steer",
+        resume: bool = True,
+    ) -> Admission | None:
+        """The receipt of this prompt if it was admitted before, with another wake. It is recognised by its id and by
+        what was sent, so it need not be resolved again. Raises PromptConflict or PromptWithdrawn."""
+        if id is None:
+            return None
+        given = Given(session_id, id, prompt, delivery)
+        receipt = await self._detached(self._inbox.admitted(given, wake=resume))
+        if receipt is not None and resume:
+            self._execution.wake(session_id)
+        return receipt
+
+    async def synthetic(
+        self,
+        session_id: str,
+        given: SyntheticInput,
+        *,
+        id: str | None = None,
+        delivery: Delivery = "steer",
+        resume: bool = True,
+    ) -> Admission:
+        """Admit text that a program adds to the conversation, then wake. While a revert is staged nothing is woken: the
+        person has not decided yet."""
+        return await self._detached(self._synthetic(session_id, given, id, delivery, resume))
 
     async def pending(self, session_id: str) -> list[Admission]:
         """Inputs that were admitted and are not part of the conversation yet, oldest first."""
         await self._store.get(session_id)
         return await self._store.all_pending(session_id)
 
-    async def withdraw(self, session_id: str, message_id: str) -> None:
-        """Take a pending input back. Again is fine; a promoted one is a conflict."""
+    async def withdraw(self, session_id: str, message_id: str, *, once: bool = False) -> None:
+        """Take a pending input back. A promoted one is a conflict, and with `once` a withdrawn one too."""
         session = await self._store.get(session_id)
-        await self._detached(self._inbox.withdraw(session_id, message_id, session.location))
+        await self._detached(self._inbox.withdraw(session_id, message_id, session.location, once=once))
+
+    async def deliver_as(self, session_id: str, message_id: str, delivery: Delivery) -> None:
+        """Change the delivery of a pending input. A steer wakes the Session."""
+        session = await self._store.get(session_id)
+        await self._detached(self._deliver_as(session, message_id, delivery))
 
     async def switch_agent(self, session_id: str, agent: str) -> None:
         await self._detached(self._records.switch_agent(session_id, agent))
@@ -176,10 +223,30 @@ class Sessions:
     async def commit_revert(self, session_id: str) -> None:
         await self._detached(self._reverts.commit(session_id))
 
+    async def fork(self, session_id: str, before: str | None = None) -> Session:
+        """A new Session that shares the conversation of this one: up to a message, or all that is complete."""
+        return await self._detached(self._forks.fork(session_id, before))
+
     async def compact(self, session_id: str, instructions: str | None = None) -> None:
         """Summarise older history now. Takes no turn; pending input stays pending."""
         await self._store.get(session_id)
-        await self._detached(self._execution.compact(session_id, instructions))
+
+        async def compact(runner: Runner, lease: Lease, interrupt: Interrupt) -> None:
+            await runner.compact(session_id, lease, interrupt, instructions)
+
+        await self._detached(self._execution.exclusively(session_id, compact))
+
+    async def shell(self, session_id: str, command: str, *, id: str | None = None) -> None:
+        """Run a command and make it part of the conversation. Waits until the Session is idle; takes no turn. The same
+        id and command again does not run it again. Raises ShellRefused."""
+        check_command(command)
+        await self._store.get(session_id)
+        message_id = id or self._ids.message()
+
+        async def run(runner: Runner, lease: Lease, interrupt: Interrupt) -> None:
+            await runner.shell(session_id, lease, interrupt, command, message_id)
+
+        await self._detached(self._execution.exclusively(session_id, run))
 
     async def undo_compaction(self, session_id: str) -> None:
         """Make the boundary before the newest checkpoint active again, while nothing followed it."""
@@ -187,9 +254,17 @@ class Sessions:
         newest = await self._store.newest_checkpoint(session_id)
         if newest is None:
             raise NothingToCompact(session_id)
-        undone = CompactionUndone(timestamp=self._clock.now(), session_id=session_id, message_id=newest.id)
+        place = MessagePlace(newest.seq, newest.owner_id)
+        undone = CompactionUndone(
+            timestamp=self._clock.now(),
+            session_id=session_id,
+            message_id=newest.id,
+            message_seq=place.shared_seq(session_id),
+        )
+        key = {"session_id": session_id, "message_id": newest.id}
+        unused = Statement("message.undoable_checkpoint", key, found=True, error=UnknownBoundary)
         try:
-            await self._detached(self._log.publish(undone, location=session.location))
+            await self._detached(self._log.publish(undone, location=session.location, before=(unused,)))
         except UnknownBoundary as refused:
             raise CompactionInUse(session_id, newest.id) from refused
 
@@ -286,9 +361,16 @@ class Sessions:
             await asyncio.wait(self._ongoing)
 
     async def _prompt(
-        self, session_id: str, prompt: Prompt, id: str | None, delivery: Delivery, resume: bool
+        self,
+        session_id: str,
+        prompt: Prompt,
+        id: str | None,
+        delivery: Delivery,
+        resume: bool,
+        checked: bool,
+        mentioned: Mentioned | None,
     ) -> Admission:
-        session = await self._store.get(session_id)
+        session = await self._store.get(session_id)  # not as of the request's head: its body may take minutes to come
         receipt = await self._inbox.admit(
             session_id,
             prompt,
@@ -297,8 +379,28 @@ class Sessions:
             location=session.location,
             wake=resume,
             first=lambda: self._reverts.deciding(session),  # writing on is the decision
+            check=lambda: self._check.check(session, prompt.options, choices=checked),
+            mentioned=mentioned,
         )
         if resume:
+            self._execution.wake(session_id)
+        return receipt
+
+    async def _deliver_as(self, session: Session, message_id: str, delivery: Delivery) -> None:
+        steer = delivery == "steer"
+        await self._inbox.deliver_as(session.id, message_id, delivery, session.location, wake=steer)
+        if steer:
+            self._execution.wake(session.id)
+
+    async def _synthetic(
+        self, session_id: str, given: SyntheticInput, id: str | None, delivery: Delivery, resume: bool
+    ) -> Admission:
+        session = await self._store.get(session_id)
+        wake = resume and session.revert is None
+        receipt = await self._inbox.admit_synthetic(
+            session_id, given, id=id, delivery=delivery, location=session.location, wake=wake
+        )
+        if wake:
             self._execution.wake(session_id)
         return receipt
 
@@ -335,14 +437,9 @@ class Sessions:
             path=subpath(location.directory, project.listed_directory),
             cost=0.0,
             tokens=NO_TOKENS,
-            title=f"{DEFAULT_TITLE}{_iso(now)}",
+            title=default_title(now),
             agent=agent,
             model=model,
             version=__version__,
             time=RecordTime(created=now, updated=now),
         )
-
-
-def _iso(millis: int) -> str:
-    moment = dt.datetime.fromtimestamp(millis / 1000, tz=dt.UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{millis % 1000:03d}Z"

@@ -6,19 +6,21 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from msgspec import convert
-
 from holdfast.core.session.activity import described
 from holdfast.schema.codec import decode_any
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.insight import WaitInfo
-from holdfast.schema.session_event import Retried
+from holdfast.schema.model import ModelRef  # noqa: TC001 - msgspec reads the annotations of rows
+from holdfast.schema.session_event import Retried  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
     from holdfast.core.clock import Clock
     from holdfast.core.database.database import Database
     from holdfast.core.runtime.execution import Execution
     from holdfast.core.session.ownership import Ownership
-    from holdfast.core.session.store import Blocked, SessionStore
+    from holdfast.core.session.store import SessionStore
+    from holdfast.core.session.stored_activity import Blocked
+    from holdfast.core.session.stored_messages import OpenShell
 
 
 class Waits:
@@ -36,12 +38,13 @@ class Waits:
         held = await self._ownership.elsewhere(session_id)
         if held is not None or self._execution.here(session_id):
             now = self._clock.now()
-            waits = [_turn(*row, now=now) for row in await self._database.fetch("wait.turn", key)]
-            waits += [_tool(*row) for row in await self._database.fetch("wait.tools", key)]
-            waits += [_compaction(*row) for row in await self._database.fetch("wait.compaction", key)]
+            waits = [row.wait(now) for row in await self._database.fetch("wait.turn", key, into=_TurnRow)]
+            waits += [row.wait() for row in await self._database.fetch("wait.tools", key, into=_ToolRow)]
+            waits += [row.wait() for row in await self._database.fetch("wait.compaction", key, into=_CompactionRow)]
+            waits += [_shell(shell) for shell in (await self._store.open_shell(session_id),) if shell is not None]
         else:
             waits = await self._left(session_id)
-        waits += [_request(*row) for row in await self._database.fetch("wait.requests", key)]
+        waits += [row.wait() for row in await self._database.fetch("wait.requests", key, into=_RequestRow)]
         if (blocked := await self._store.blocked(session_id)) is not None:
             waits.append(_blocked(blocked))
         elif not waits and not held and not self._execution.here(session_id):
@@ -75,37 +78,71 @@ class Waits:
         return [WaitInfo(kind="input", since=pending[0].time_created, what=what, ends=ends, id=pending[0].id)]
 
 
-def _turn(dispatched: object, message_id: object, model: object, retried: object, *, now: int) -> WaitInfo:
-    """`retried` is the newest report of a failed attempt at this turn."""
-    ref = decode_any(str(model))
-    name = f"{ref.get('providerID')}/{ref.get('id')}"
-    if message_id is not None:
-        what, ends = f"{name} to finish its answer", "the answer ends, a time limit, or an interruption"
-        return WaitInfo(kind="provider", since=_int(dispatched), what=what, ends=ends)
-    since = _int(dispatched)
-    if retried is not None:
-        report = convert(decode_any(str(retried)), Retried)
-        until = int((report.error.metadata or {}).get("next", 0))
-        if now < until:
-            return WaitInfo(
-                kind="retry",
-                since=int(report.timestamp),
-                what=f"the next attempt at {name}, after attempt {report.attempt} failed: {report.error.message}",
-                ends=f"{_clock_time(until)}, or an interruption",
-                until=until,
-            )
-        since = max(since, until)
-    what, ends = f"the first byte from {name}", "the provider answers, a time limit, or an interruption"
-    return WaitInfo(kind="provider", since=since, what=what, ends=ends)
+class _TurnRow(Frozen):
+    dispatched: int
+    message_id: str | None
+    model: ModelRef
+    retried: Retried | None
+    """The newest report of a failed attempt at this turn."""
+
+    def wait(self, now: int) -> WaitInfo:
+        name, since = f"{self.model.provider_id}/{self.model.id}", self.dispatched
+        if self.message_id is not None:
+            what, ends = f"{name} to finish its answer", "the answer ends, a time limit, or an interruption"
+            return WaitInfo(kind="provider", since=since, what=what, ends=ends)
+        if self.retried is not None:
+            report = self.retried
+            until = int((report.error.metadata or {}).get("next", 0))
+            if now < until:
+                return WaitInfo(
+                    kind="retry",
+                    since=int(report.timestamp),
+                    what=f"the next attempt at {name}, after attempt {report.attempt} failed: {report.error.message}",
+                    ends=f"{_clock_time(until)}, or an interruption",
+                    until=until,
+                )
+            since = max(since, until)
+        what, ends = f"the first byte from {name}", "the provider answers, a time limit, or an interruption"
+        return WaitInfo(kind="provider", since=since, what=what, ends=ends)
 
 
-def _clock_time(millis: int) -> str:
-    return datetime.fromtimestamp(millis / 1000, UTC).strftime("%H:%M:%S UTC")
+class _ToolRow(Frozen):
+    key: str
+    name: str
+    since: int
+
+    def wait(self) -> WaitInfo:
+        ends = "it returns, its own time limit, or an interruption"
+        return WaitInfo(kind="tool", since=self.since, what=f"tool {self.name}", ends=ends, id=self.key)
 
 
-def _compaction(since: object) -> WaitInfo:
-    what, ends = "a summary of older history", "the summary is complete"
-    return WaitInfo(kind="compaction", since=_int(since), what=what, ends=ends)
+class _CompactionRow(Frozen):
+    since: int
+
+    def wait(self) -> WaitInfo:
+        what, ends = "a summary of older history", "the summary is complete"
+        return WaitInfo(kind="compaction", since=self.since, what=what, ends=ends)
+
+
+class _RequestRow(Frozen):
+    id: str
+    kind: str
+    since: int
+    data: str
+
+    def wait(self) -> WaitInfo:
+        asked = decode_any(self.data)
+        if self.kind == "permission":
+            what = f"permission: {asked.get('action')} {', '.join(asked.get('resources', []))[:200]}"
+            return WaitInfo(kind="permission", since=self.since, what=what, ends="a person replies", id=self.id)
+        questions = asked.get("questions") or [{}]
+        return WaitInfo(
+            kind="question",
+            since=self.since,
+            what=f"an answer: {questions[0].get('question', '')[:200]}",
+            ends="a person answers or dismisses it",
+            id=self.id,
+        )
 
 
 def _blocked(blocked: Blocked) -> WaitInfo:
@@ -118,31 +155,10 @@ def _blocked(blocked: Blocked) -> WaitInfo:
     )
 
 
-def _tool(key: object, name: object, since: object) -> WaitInfo:
-    return WaitInfo(
-        kind="tool",
-        since=_int(since),
-        what=f"tool {name}",
-        ends="it returns, its own time limit, or an interruption",
-        id=str(key),
-    )
+def _shell(shell: OpenShell) -> WaitInfo:
+    what, ends = f"the command {shell.command[:200]}", "it ends, or an interruption"
+    return WaitInfo(kind="tool", since=shell.since, what=what, ends=ends, id=shell.call_id)
 
 
-def _request(id: object, kind: object, since: object, data: object) -> WaitInfo:
-    asked = decode_any(str(data))
-    if kind == "permission":
-        what = f"permission: {asked.get('action')} {', '.join(asked.get('resources', []))[:200]}"
-        return WaitInfo(kind="permission", since=_int(since), what=what, ends="a person replies", id=str(id))
-    questions = asked.get("questions") or [{}]
-    return WaitInfo(
-        kind="question",
-        since=_int(since),
-        what=f"an answer: {questions[0].get('question', '')[:200]}",
-        ends="a person answers or dismisses it",
-        id=str(id),
-    )
-
-
-def _int(value: object) -> int:
-    assert isinstance(value, int)
-    return value
+def _clock_time(millis: int) -> str:
+    return datetime.fromtimestamp(millis / 1000, UTC).strftime("%H:%M:%S UTC")

@@ -45,21 +45,31 @@ def step_ended(event: Projected) -> tuple[Statement, ...]:
         "cost": data.cost,
         "tokens": data.tokens,
         **({"snapshot": snapshot} if snapshot else {}),
+        **({"rejected": data.rejected} if data.rejected is not None else {}),
     }
-    usage = {**usage_row(data), "message_id": data.assistant_message_id}
+    usage = {**usage_row(data, data.cost, data.tokens), "message_id": data.assistant_message_id}
     step = {"session_id": data.session_id, "message_id": data.assistant_message_id}
-    return (
-        _end_step(data, patch),
-        Statement("session.add_step_usage", usage),
-        end_turn(data),
-        Statement("activity.step_ended", step),
-    )
+    ended = [_end_step(data, patch), Statement("session.add_step_usage", usage), end_turn(data)]
+    if data.structured is not UNSET:
+        value = Statement("message.set_structured", {**step, "value": encode_text(data.structured)})
+        return (*ended, value, end_activity(data))
+    if data.rejected is not None:
+        return tuple(ended)  # the model still owes the answer
+    return (*ended, Statement("activity.step_ended", step))
 
 
 def step_failed(event: Projected) -> tuple[Statement, ...]:
     data: ev.StepFailed = event.data
-    patch = {"time": {"completed": data.timestamp}, "finish": "error", "error": data.error}
-    return (_end_step(data, patch), end_turn(data), end_activity(data))
+    patch: dict[str, Any] = {"time": {"completed": data.timestamp}, "finish": "error", "error": data.error}
+    if data.cost is None or data.tokens is None:
+        return (_end_step(data, patch), end_turn(data), end_activity(data))
+    usage = {**usage_row(data, data.cost, data.tokens), "message_id": data.assistant_message_id}
+    return (
+        _end_step(data, {**patch, "cost": data.cost, "tokens": data.tokens}),
+        Statement("session.add_step_usage", usage),
+        end_turn(data),
+        end_activity(data),
+    )
 
 
 def snapshot_captured(event: Projected) -> tuple[Statement, ...]:

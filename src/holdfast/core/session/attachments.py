@@ -1,5 +1,5 @@
 """The files of a prompt, resolved before it is admitted: read, recognised by their bytes, images decoded and made to
-fit. What cannot be resolved refuses the whole prompt.
+fit. A file of the caller that cannot be resolved refuses the whole prompt; one that the text mentions becomes a note.
 
 Invariants
 - Later turns and replays send the same bytes, whatever became of the files: what was behind a path is stored beside the
@@ -10,34 +10,34 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
-import stat
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
-from holdfast.core.filesystem.canonical import is_folder, printable
 from holdfast.core.filesystem.content import (
-    MEDIA_BYTES,
-    PLAIN,
+    HEAD,
     Content,
+    Examined,
     Unusable,
     data_type,
     examine,
     is_data_uri,
     read_data_uri,
 )
-from holdfast.core.filesystem.image import ImageLimits
+from holdfast.core.filesystem.image import ImageLimits, convertible_type, image_type
+from holdfast.core.session.attachment_source import Source, read_address
 from holdfast.core.session.errors import AttachmentRefused, PromptTooLarge
+from holdfast.core.session.mentioned import not_attached
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.session_event import AttachmentStored
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
+    from holdfast.core.session.mentioned import Mentioned
     from holdfast.schema.location import Location
     from holdfast.schema.prompt import FileAttachment, Prompt
 
@@ -50,13 +50,18 @@ DATA_CHARACTERS = 16 * 1024 * 1024
 """Limit of the URIs of a prompt, sent and stored. `data:` URIs contain their content."""
 TOTAL_CHARACTERS = 28 * 1024 * 1024
 """Limit of all content stored with one prompt, media as base64. Providers accept requests of about this size."""
-ENTRIES = 500
 SECONDS = 30.0
 AT_ONCE = 2
 """Number of files examined at the same time: decoding an image may use hundreds of megabytes."""
 
-DIRECTORY = "application/x-directory"
+FULL = "the prompt has as many attachments as it may have"
 ORIGINAL = ";original-sha256="
+
+
+class AttachmentSource(Frozen):
+    read: Callable[[], Source | Content]
+    """Blocks. Raises Unusable."""
+    name: str
 
 
 class Resolved(Frozen):
@@ -90,14 +95,15 @@ class Attachments:
         self._limits = limits
         self._slots = asyncio.Semaphore(AT_ONCE)
 
-    async def resolve(self, prompt: Prompt, session_id: str, location: Location) -> Resolved:
-        """Raises `AttachmentRefused` or `PromptTooLarge`."""
-        if not prompt.files:
-            return Resolved(prompt, {})
-        limits = await self._limits(location)
+    async def resolve(
+        self, prompt: Prompt, session_id: str, location: Location, mentioned: Mentioned | None = None
+    ) -> Resolved:
+        """Read the files of a prompt, and add what its text mentions as far as the limits allow; the rest becomes a
+        note. Raises `AttachmentRefused` or `PromptTooLarge` for the prompt's own files."""
         files: list[FileAttachment] = []
         contents: dict[int, Content] = {}
-        for index, given in enumerate(prompt.files):
+        limits = await self._limits(location) if prompt.files else ImageLimits()
+        for index, given in enumerate(prompt.files or ()):
             try:
                 file, content = await self._resolve(given, Path(location.directory), limits)
             except Unusable as error:
@@ -105,25 +111,50 @@ class Attachments:
             files.append(file)
             if content is not None:
                 contents[index] = content
-            if sum(len(content.value) for content in contents.values()) > TOTAL_CHARACTERS:
+            if _total(contents) > TOTAL_CHARACTERS:
                 raise PromptTooLarge(session_id, "prompt.files", "what it attaches", TOTAL_CHARACTERS)
             if sum(len(file.uri) for file in files) > DATA_CHARACTERS:
                 raise PromptTooLarge(session_id, "prompt.files", "what it attaches as data", DATA_CHARACTERS)
-        return Resolved(replace(prompt, files=tuple(files)), contents)
+        resolved = replace(prompt, files=tuple(files) or None)
+        return Resolved(resolved, contents) if mentioned is None else _with_mentioned(resolved, contents, mentioned)
+
+    async def read(
+        self, sources: Sequence[AttachmentSource], limits: ImageLimits
+    ) -> AsyncGenerator[Examined | Unusable, None]:
+        """Read and examine sources in threads, in their order. Several texts share a thread; media are given one by
+        one, so that a caller that has enough of them can stop."""
+        done = 0
+        while done < len(sources):
+            found: list[Examined | Source | Unusable] = []
+            try:
+                async with asyncio.timeout(SECONDS):
+                    await asyncio.to_thread(_examine, sources[done:], limits, found)
+                    if isinstance(image := found[-1], Source):
+                        found[-1] = await self._examine_image(image, sources[done + len(found) - 1].name, limits)
+            except TimeoutError:
+                found = [item for item in found if not isinstance(item, Source)]  # a copy: the thread may go on
+                found.append(Unusable(f"it could not be read within {SECONDS:g} s"))
+            for item in found:
+                assert not isinstance(item, Source)
+                yield item
+            done += len(found)
+
+    async def _examine_image(self, image: Source, name: str, limits: ImageLimits) -> Examined | Unusable:
+        async with self._slots:
+            try:
+                return await asyncio.to_thread(examine, image.data, image.claimed, name, limits)
+            except Unusable as error:
+                return error
 
     async def _resolve(
         self, file: FileAttachment, directory: Path, limits: ImageLimits
     ) -> tuple[FileAttachment, Content | None]:
         """The file as it is stored, and its content unless the URI contains all of it."""
-        try:
-            async with asyncio.timeout(SECONDS):
-                source = await asyncio.to_thread(_read, file, directory)
-                if isinstance(source, Content):
-                    return replace(file, mime=DIRECTORY), source
-                async with self._slots:
-                    examined = await asyncio.to_thread(examine, source.data, source.claimed, _name(file), limits)
-        except TimeoutError:
-            raise Unusable(f"it could not be read within {SECONDS:g} s") from None
+        source = AttachmentSource(lambda: _read(file, directory), _name(file))
+        async with aclosing(self.read((source,), limits)) as found:
+            examined = await anext(found)
+        if isinstance(examined, Unusable):
+            raise examined
         content = examined.content
         stored = replace(file, mime=content.mime)
         if not is_data_uri(file.uri):
@@ -133,6 +164,34 @@ class Attachments:
         if content.kind != "data":
             return stored, content
         return replace(stored, uri=f"{_changed_header(content.mime, file.uri)},{content.value}"), None
+
+
+def _with_mentioned(prompt: Prompt, contents: dict[int, Content], mentioned: Mentioned) -> Resolved:
+    files, agents, notes = list(prompt.files or ()), [*(prompt.agents or ())], [*(prompt.notes or ())]
+    total = _total(contents)
+    for file in mentioned.files:
+        total += len(file.content.value)
+        if len(files) >= FILES or total > TOTAL_CHARACTERS:
+            total -= len(file.content.value)
+            notes.append(not_attached(file.text, FULL))
+            continue
+        contents[len(files)] = file.content
+        files.append(file.attachment)
+    named = {agent.name for agent in agents}
+    agents += (agent for agent in mentioned.agents if agent.name not in named)
+    return Resolved(
+        replace(
+            prompt,
+            files=tuple(files) or None,
+            agents=tuple(agents) or None,
+            notes=(*notes, *mentioned.notes) or None,
+        ),
+        contents,
+    )
+
+
+def _total(contents: dict[int, Content]) -> int:
+    return sum(len(content.value) for content in contents.values())
 
 
 def check_size(prompt: Prompt, session_id: str) -> None:
@@ -150,9 +209,11 @@ def check_size(prompt: Prompt, session_id: str) -> None:
 
 
 def is_retry(known: Prompt, given: Prompt) -> bool:
-    """Whether the stored prompt was made from the given one. Media types are not compared: the caller does not send
-    them."""
-    if (known.text, known.agents) != (given.text, given.agents):
+    """Whether the stored prompt was made from the given one. A prompt that was resolved is compared by the digest of
+    what was sent. Media types are not compared: the caller does not send them."""
+    if known.sent is not None or given.sent is not None:
+        return known.sent == given.sent
+    if replace(known, files=None, notes=None) != replace(given, files=None, notes=None):
         return False
     one, other = known.files or (), given.files or ()
     return len(one) == len(other) and all(map(_is_same_file, one, other))
@@ -175,77 +236,30 @@ def _name(file: FileAttachment) -> str:
     return file.uri if not is_data_uri(file.uri) else f"data of type {file.mime}"
 
 
-class _Source(Frozen):
-    data: bytes
-    claimed: str
-
-
-def _read(file: FileAttachment, directory: Path) -> _Source | Content:
-    """Read the bytes of a file, or the listing of a directory. Blocks."""
+def _read(file: FileAttachment, directory: Path) -> Source | Content:
     if is_data_uri(file.uri):
-        return _Source(read_data_uri(file.uri), data_type(file.uri))
-    path = _path(file.uri, directory)
-    try:
-        with _opened(path) as handle:
-            if handle.folder:
-                return Content("text", PLAIN, _listing(path))
-            return _Source(handle.read(), file.mime)
-    except OSError as error:
-        raise Unusable(error.strerror or type(error).__name__) from error
+        return Source(read_data_uri(file.uri), data_type(file.uri))
+    return read_address(file.uri, directory, file.mime)
 
 
-def _path(uri: str, directory: Path) -> Path:
-    try:
-        parts = urlsplit(uri)
-    except ValueError:
-        raise Unusable("its address cannot be read") from None
-    if parts.scheme not in ("file", ""):
-        raise Unusable(f"only file: and data: addresses can be attached, not {parts.scheme}:")
-    if parts.netloc not in ("", "localhost"):
-        raise Unusable("a file: address names a file of this machine, not of another host")
-    name = unquote(parts.path) if parts.scheme else uri
-    if "\0" in name or not name:
-        raise Unusable("its address cannot be read")
-    return directory / name
-
-
-class _opened:
-    """Opens without blocking on pipes and devices, and checks the type of what was opened."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> _opened:
-        self._handle = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        mode = os.fstat(self._handle).st_mode
-        self.folder = stat.S_ISDIR(mode)
-        if not self.folder and not stat.S_ISREG(mode):
-            os.close(self._handle)
-            raise Unusable("it is neither a file nor a directory")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._handle)
-
-    def read(self) -> bytes:
-        """Read at most one byte more than allowed."""
-        if os.fstat(self._handle).st_size > MEDIA_BYTES:
-            raise Unusable(f"it has more than {MEDIA_BYTES} bytes")
-        data = bytearray()
-        while len(data) <= MEDIA_BYTES and (chunk := os.read(self._handle, min(1 << 20, MEDIA_BYTES + 1 - len(data)))):
-            data += chunk
-        return bytes(data)
-
-
-def _listing(path: Path) -> str:
-    with os.scandir(path) as found:
-        names = sorted(printable(entry.name) + ("/" if is_folder(entry) else "") for entry in _some(found))
-    more = "\n[more entries are not shown]" if len(names) > ENTRIES else ""
-    return "\n".join(names[:ENTRIES]) + more
-
-
-def _some(found: Iterable[os.DirEntry[str]]) -> Iterable[os.DirEntry[str]]:
-    for number, entry in enumerate(found):
-        if number > ENTRIES:
+def _examine(
+    sources: Sequence[AttachmentSource], limits: ImageLimits, found: list[Examined | Source | Unusable]
+) -> None:
+    """Read and examine sources up to the first that is not text; an image is only read. Blocks."""
+    for source in sources:
+        try:
+            item = _examine_text(source, limits)
+        except Unusable as error:
+            item = error
+        found.append(item)
+        if isinstance(item, Source) or (isinstance(item, Examined) and item.content.kind == "data"):
             return
-        yield entry
+
+
+def _examine_text(source: AttachmentSource, limits: ImageLimits) -> Examined | Source | Unusable:
+    found = source.read()
+    if isinstance(found, Content):
+        return Examined(found, changed=False)
+    head = found.data[:HEAD]
+    is_image = image_type(head) is not None or convertible_type(head) is not None
+    return found if is_image else examine(found.data, found.claimed, source.name, limits)

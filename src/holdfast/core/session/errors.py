@@ -10,6 +10,8 @@ Conflict
 ├── PromptWithdrawn         the message id belonged to a prompt that was withdrawn
 ├── InboxFull               too many inputs are pending
 ├── InputNotPending         the input was already promoted
+├── DeliveryUnchanged       the input already has this delivery
+├── TooManyInstructions     the Session has too many instruction entries
 ├── InputExceedsWindow      the open input does not fit the model, even without older history
 ├── NothingToCompact        there is no older history to summarise
 ├── UnfinishedWork          work of an earlier process has to be finished or given up first
@@ -18,10 +20,18 @@ Conflict
 └── Interrupted             the execution was interrupted
 InvalidRequest
 ├── AttachmentRefused       a file of a prompt is missing, broken, empty or too large
+├── FormatRefused           the schema of a prompt's format cannot be used
 ├── PromptTooLarge          a prompt exceeds a limit
+├── PromptOptionRefused     an option of a prompt cannot be honoured
+├── InvalidShellCommand     a command of a person cannot be run as it was sent
+├── EmptySession            there is nothing to fork
 └── DestinationMismatch     a Session cannot move to another project
 InvalidCursor               a page cursor was not made for this request
+InstructionTooLarge         the value of an instruction entry is too large
+Forbidden
+└── ShellRefused            rules or a person deny the command of a shell message
 ServiceUnavailable
+├── GenerationFailed        a one-shot answer could not be generated
 ├── AgentUnavailable        no configuration defines the chosen agent
 ├── CompactionFailed        the summary could not be made
 └── …                       no model is available (core/catalog/errors.py)
@@ -36,6 +46,7 @@ HoldfastError
 ├── MessageUndecodable      this version cannot read a stored message
 ├── LifecycleConflict       an input cannot be promoted as requested (internal)
 ├── RepeatedCalls           the model made the same call again and again
+├── StructuredOutputError   the model gave no answer in the requested form
 └── TurnLimitReached        the configured limit on turns without new input
 """
 
@@ -44,10 +55,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.database.errors import Refused
-from holdfast.schema.exceptions import Conflict, HoldfastError, InvalidRequest, ServiceUnavailable
+from holdfast.schema.exceptions import Conflict, Forbidden, HoldfastError, InvalidRequest, ServiceUnavailable
+from holdfast.schema.exceptions import InstructionTooLarge as InstructionTooLarge
 from holdfast.schema.exceptions import InvalidCursor as InvalidCursor
 from holdfast.schema.exceptions import MessageNotFound as MessageNotFound
 from holdfast.schema.exceptions import SessionNotFound as SessionNotFound
+from holdfast.schema.insight import STRUCTURED_OUTPUT
 
 if TYPE_CHECKING:
     from holdfast.schema.insight import InterruptedActivity
@@ -118,6 +131,29 @@ class InputNotPending(Conflict):
         super().__init__(f"Input {message_id} was already promoted", resource=message_id)
         self.session_id = session_id
         self.message_id = message_id
+
+
+class DeliveryUnchanged(Conflict):
+    """A pending input already has the delivery that it is to be changed to."""
+
+    code = "Session.DeliveryUnchangedError"
+
+    def __init__(self, session_id: str, message_id: str, delivery: str) -> None:
+        super().__init__(f"Input {message_id} already has the delivery `{delivery}`", resource=message_id)
+        self.session_id = session_id
+        self.message_id = message_id
+
+
+class TooManyInstructions(Conflict):
+    """The Session has as many instruction entries as it may have."""
+
+    code = "Session.TooManyInstructionsError"
+
+    def __init__(self, session_id: str, limit: int) -> None:
+        message = f"The Session already has {limit} instruction entries; remove one first, or change one"
+        super().__init__(message, resource=session_id)
+        self.session_id = session_id
+        self.limit = limit
 
 
 class InputExceedsWindow(Conflict):
@@ -204,6 +240,17 @@ class AttachmentRefused(InvalidRequest):
         self.index = index
 
 
+class FormatRefused(InvalidRequest):
+    """The schema of a prompt's format cannot be used; the whole prompt was refused."""
+
+    code = "Session.FormatRefusedError"
+
+    def __init__(self, session_id: str, problem: str) -> None:
+        message = f"The JSON Schema in `format` cannot be used: {problem}. The prompt was not admitted."
+        super().__init__(message, kind="Payload", field="format.schema")
+        self.session_id = session_id
+
+
 class PromptTooLarge(InvalidRequest):
     """A prompt exceeds a limit."""
 
@@ -214,6 +261,48 @@ class PromptTooLarge(InvalidRequest):
         super().__init__(message, kind="Payload", field=field)
         self.session_id = session_id
         self.limit = limit
+
+
+class EmptySession(InvalidRequest):
+    """The Session has no complete message that a fork could begin with."""
+
+    code = "Session.EmptySessionError"
+
+    def __init__(self, session_id: str) -> None:
+        message = (
+            f"Session {session_id} has no complete message yet, so there is nothing to fork. Create a Session instead."
+        )
+        super().__init__(message, kind="empty_session", field="boundary")
+        self.session_id = session_id
+
+
+class PromptOptionRefused(InvalidRequest):
+    """An option of a prompt cannot be honoured; the prompt was not admitted."""
+
+    code = "Session.PromptOptionRefusedError"
+
+    def __init__(self, session_id: str, option: str, reason: str) -> None:
+        super().__init__(f"{reason}. The prompt was not admitted.", kind="Payload", field=f"prompt.{option}")
+        self.session_id = session_id
+        self.option = option
+
+
+class InvalidShellCommand(InvalidRequest):
+    """A command that no shell can run."""
+
+    code = "Session.InvalidShellCommandError"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The command was not run: {reason}", kind="Payload", field="command")
+
+
+class ShellRefused(Forbidden):
+    """Rules or a person deny the command; nothing was run or recorded."""
+
+    code = "Session.ShellRefusedError"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The command was not run: {reason}")
 
 
 class DestinationMismatch(InvalidRequest):
@@ -237,6 +326,16 @@ class AgentUnavailable(ServiceUnavailable):
         super().__init__(f"Agent {agent} is not available: no configuration defines it", service="agent")
         self.session_id = session_id
         self.agent = agent
+
+
+class GenerationFailed(ServiceUnavailable):
+    """The model gave no one-shot answer. Nothing was added to the conversation."""
+
+    code = "Session.GenerationFailedError"
+
+    def __init__(self, session_id: str, reason: str) -> None:
+        super().__init__(f"The answer could not be generated: {reason}", service="session.generate")
+        self.session_id = session_id
 
 
 class CompactionFailed(ServiceUnavailable):
@@ -303,6 +402,19 @@ class RepeatedCalls(HoldfastError):
         super().__init__(f"Stopped: the model called {tool} {times} times in a row with the same input")
         self.tool = tool
         self.times = times
+
+
+class StructuredOutputError(HoldfastError):
+    """The model gave no answer in the form that the prompt asked for."""
+
+    code = STRUCTURED_OUTPUT
+
+    def __init__(self, attempts: int, problem: str, *, last_step: bool) -> None:
+        tried = "1 answer" if attempts == 1 else f"{attempts} answers"
+        ended = "; the step limit was reached" if last_step else ""
+        super().__init__(f"The model gave no answer in the requested form ({tried}{ended}). The last one: {problem}")
+        self.attempts = attempts
+        self.problem = problem
 
 
 class TurnLimitReached(HoldfastError):

@@ -17,10 +17,16 @@ from holdfast.core.session.projected_rows import (
 )
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode_text
+from holdfast.schema.prompt import Prompt
 
 if TYPE_CHECKING:
     from holdfast.core.event.projection import Projected, Projector
+    from holdfast.schema.prompt import InputKind
     from holdfast.schema.record import Record
+
+
+USER_FIELDS = ("text", "files", "agents", "skills", "metadata", "options", "command")
+"""What a user message takes over from its prompt."""
 
 
 def prompt_admitted(event: Projected) -> tuple[Statement, ...]:
@@ -28,22 +34,35 @@ def prompt_admitted(event: Projected) -> tuple[Statement, ...]:
     return (
         Statement("message.exists", {"id": data.message_id}, found=False, error=MessageIdInUse),
         Statement("inbox.exists", {"id": data.message_id}, found=False, error=MessageIdInUse),
-        Statement("inbox.insert", _inbox_row(data)),
+        Statement("inbox.insert", _inbox_row(data, data.prompt, data.type or "user")),
     )
 
 
 def prompted(event: Projected) -> tuple[Statement, ...]:
     data: ev.Prompted = event.data
-    row = _inbox_row(data)
-    content = {"text": data.prompt.text, "files": data.prompt.files, "agents": data.prompt.agents}
+    row = _inbox_row(data, data.prompt, "user")
+    content = {name: getattr(data.prompt, name) for name in USER_FIELDS}
     return (
         Statement("inbox.adopt", row),
-        Statement("inbox.promote", row, changes=1, error=partial(LifecycleConflict, data.message_id)),
-        Statement("inbox.woken", {"id": data.message_id}, operational=True),
-        Statement("blocked.clear", {"session_id": data.session_id}, operational=True),
+        *_promoted(data, row),
         message(event, data.message_id, "user", content),
-        begin_activity(data),
+        *(() if row["no_reply"] else (begin_activity(data),)),
     )
+
+
+def synthetic(event: Projected) -> tuple[Statement, ...]:
+    data: ev.Synthetic = event.data
+    content = {
+        "sessionID": data.session_id,
+        "text": data.text,
+        "description": data.description,
+        "metadata": data.metadata,
+    }
+    added = message(event, data.message_id, "synthetic", content)
+    if data.delivery is None:
+        return (added,)
+    prompt = Prompt(text=data.text, metadata=data.metadata, description=data.description)
+    return (*_promoted(data, _inbox_row(data, prompt, "synthetic")), added, begin_activity(data))
 
 
 def input_withdrawn(event: Projected) -> tuple[Statement, ...]:
@@ -54,6 +73,13 @@ def input_withdrawn(event: Projected) -> tuple[Statement, ...]:
         Statement("inbox.withdraw", row, changes=1, error=promoted),
         Statement("inbox.woken", {"id": data.message_id}, operational=True),
     )
+
+
+def input_delivery_changed(event: Projected) -> tuple[Statement, ...]:
+    data: ev.InputDeliveryChanged = event.data
+    row = {"session_id": data.session_id, "id": data.message_id, "delivery": data.delivery}
+    unchanged = partial(InputNotPending, data.session_id, data.message_id)
+    return (Statement("inbox.set_delivery", row, changes=1, error=unchanged),)
 
 
 def attachment_stored(event: Projected) -> tuple[Statement, ...]:
@@ -74,16 +100,30 @@ def attachment_stored(event: Projected) -> tuple[Statement, ...]:
 INBOX_PROJECTORS: dict[type[Record], Projector] = {
     ev.PromptAdmitted: prompt_admitted,
     ev.Prompted: prompted,
+    ev.Synthetic: synthetic,
     ev.InputWithdrawn: input_withdrawn,
+    ev.InputDeliveryChanged: input_delivery_changed,
     ev.AttachmentStored: attachment_stored,
 }
 
 
-def _inbox_row(data: ev.PromptAdmitted | ev.Prompted) -> dict[str, Value]:
+def _promoted(data: ev.Prompted | ev.Synthetic, row: dict[str, Value]) -> tuple[Statement, ...]:
+    return (
+        Statement("inbox.promote", row, changes=1, error=partial(LifecycleConflict, data.message_id)),
+        Statement("inbox.woken", {"id": data.message_id}, operational=True),
+        Statement("blocked.clear", {"session_id": data.session_id}, operational=True),
+    )
+
+
+def _inbox_row(
+    data: ev.PromptAdmitted | ev.Prompted | ev.Synthetic, prompt: Prompt, kind: InputKind
+) -> dict[str, Value]:
     return {
         "session_id": data.session_id,
         "id": data.message_id,
-        "prompt": encode_text(data.prompt),
+        "kind": kind,
+        "prompt": encode_text(prompt),
         "delivery": data.delivery,
         "timestamp": data.timestamp,
+        "no_reply": int(prompt.options is not None and prompt.options.no_reply is True),
     }

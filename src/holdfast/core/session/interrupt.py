@@ -59,7 +59,8 @@ class Interrupt:
             raise Interrupted
 
     async def cancellable(self, work: Coroutine[Any, Any, T], *, name: str) -> T | Stop:
-        """Run work that an interruption may cancel: the provider stream, the summary call, a tool's execution."""
+        """Run work that an interruption may cancel: the provider stream, the summary call, a tool's execution,
+        a shell message."""
         if self.requested:
             work.close()
             return STOPPED

@@ -1,16 +1,13 @@
-"""Projections of messages other than answers: system, synthetic and shell messages, and checkpoints."""
+"""Projections of messages other than inputs and answers: system and shell messages, and checkpoints."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core.database.unit import Statement
-from holdfast.core.session.errors import (
-    UnknownBoundary,
-)
-from holdfast.core.session.projected_rows import (
-    message,
-)
+from holdfast.core.session.errors import MessageIdInUse
+from holdfast.core.session.lineage import leave_out
+from holdfast.core.session.projected_rows import message
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode_text
 
@@ -23,20 +20,21 @@ def context_updated(event: Projected) -> tuple[Statement, ...]:
     return (message(event, event.data.message_id, "system", {"text": event.data.text}),)
 
 
-def synthetic(event: Projected) -> tuple[Statement, ...]:
-    data: ev.Synthetic = event.data
-    return (message(event, data.message_id, "synthetic", {"sessionID": data.session_id, "text": data.text}),)
-
-
 def shell_started(event: Projected) -> tuple[Statement, ...]:
     data: ev.ShellStarted = event.data
     content = {"callID": data.call_id, "command": data.command, "output": ""}
-    return (message(event, data.message_id, "shell", content),)
+    return (
+        Statement("message.exists", {"id": data.message_id}, found=False, error=MessageIdInUse),
+        Statement("inbox.exists", {"id": data.message_id}, found=False, error=MessageIdInUse),
+        message(event, data.message_id, "shell", content),
+    )
 
 
 def shell_ended(event: Projected) -> tuple[Statement, ...]:
     data: ev.ShellEnded = event.data
-    patch = {"output": data.output, "time": {"completed": data.timestamp}}
+    patch: dict[str, Any] = {"output": data.output, "time": {"completed": data.timestamp}}
+    if data.exit is not None:
+        patch["exit"] = data.exit
     return (
         Statement(
             "message.end_shell",
@@ -66,16 +64,14 @@ def compaction_failed(event: Projected) -> tuple[Statement, ...]:
 
 def compaction_undone(event: Projected) -> tuple[Statement, ...]:
     data: ev.CompactionUndone = event.data
-    row = {"session_id": data.session_id, "message_id": data.message_id}
     return (
-        Statement("message.undo_compaction", row, changes=1, error=UnknownBoundary),
+        *leave_out(data.session_id, data.message_id, data.message_seq),
         Statement("session.clear_epoch", {"id": data.session_id}, operational=True),
     )
 
 
 MESSAGE_PROJECTORS: dict[type[Record], Projector] = {
     ev.ContextUpdated: context_updated,
-    ev.Synthetic: synthetic,
     ev.ShellStarted: shell_started,
     ev.ShellEnded: shell_ended,
     ev.CompactionStarted: compaction_started,

@@ -43,21 +43,26 @@ log = logging.getLogger(__name__)
 
 
 class Held(Frozen):
+    """A lease that somebody holds. `beat` is the owner's last heartbeat."""
+
     session_id: str
     owner_id: str
     token: int
+    beat: int | None
 
 
 class _LeaseRow(Frozen):
-    """Without an owner the lease is free. `beat` is the owner's last heartbeat."""
+    """Without an owner the lease is free."""
 
     session_id: str
     owner_id: str | None
     token: int
     beat: int | None
 
-    def held(self) -> Held:
-        return Held(self.session_id, self.owner_id or "", self.token)
+    def held_by_other(self, own_id: str) -> Held | None:
+        if not self.owner_id or self.owner_id == own_id:
+            return None
+        return Held(self.session_id, self.owner_id, self.token, self.beat)
 
 
 class _Control(Frozen):
@@ -69,34 +74,28 @@ class _Control(Frozen):
 
 
 class Lease:
-    """The right to execute one Session. The first publication takes it; all are fenced by it."""
+    """The right to execute one Session in its Location. The first publication takes it; all are fenced by it."""
 
-    def __init__(self, log: EventLog, fence: Fence, take: tuple[Statement, ...]) -> None:
+    def __init__(self, log: EventLog, location: Location, fence: Fence, take: tuple[Statement, ...]) -> None:
         self._log = log
+        self._location = location
         self._take = take
         self.fence = fence
 
     async def publish(
-        self,
-        *payloads: Record,
-        location: Location,
-        before: Sequence[Statement] = (),
-        local: Sequence[Statement] = (),
+        self, *payloads: Record, before: Sequence[Statement] = (), local: Sequence[Statement] = ()
     ) -> Committed:
-        return await self.submit(*payloads, location=location, before=before, local=local)
+        return await self.submit(*payloads, before=before, local=local)
 
     def submit(
-        self,
-        *payloads: Record,
-        location: Location,
-        before: Sequence[Statement] = (),
-        local: Sequence[Statement] = (),
+        self, *payloads: Record, before: Sequence[Statement] = (), local: Sequence[Statement] = ()
     ) -> asyncio.Future[Committed]:
         take, self._take = self._take, ()
         before = (*take, *before)
         try:
             if payloads:
-                future = self._log.submit(*payloads, location=location, before=before, local=local, fence=self.fence)
+                location, fence = self._location, self.fence
+                future = self._log.submit(*payloads, location=location, before=before, local=local, fence=fence)
             else:
                 future = self._log.write(self.fence.session_id, before, local, self.fence)
         except Exception:
@@ -149,15 +148,15 @@ class Ownership:
         return len(self._held)
 
     async def acquire(
-        self, session_id: str, interrupt: Interrupt, wanted: Callable[[], Awaitable[bool]]
+        self, session_id: str, location: Location, interrupt: Interrupt, wanted: Callable[[], Awaitable[bool]]
     ) -> Lease | None:
         """The lease, or None when the work is no longer wanted or an interruption came while another owner had it."""
-        holder = await self._holder(session_id)
-        if holder is not None and await self._alive(holder):
-            holder = await self._outlast(holder, interrupt, wanted)
-            if holder is not None:
+        row = await self._row(session_id)
+        while row is not None and (holder := row.held_by_other(self.id)) is not None and self._alive(holder):
+            if not await self._outlast(holder, interrupt, wanted):
                 return None
-        return await self._prepare(session_id, dead=holder)
+            row = await self._row(session_id)
+        return self._prepare(session_id, location, row)
 
     def release(self, lease: Lease) -> None:
         """Release the lease without waiting for the commit. The token stays, so it does not matter when it commits."""
@@ -177,13 +176,13 @@ class Ownership:
     async def elsewhere(self, session_id: str) -> Held | None:
         """The living owner of this Session's drain, if that is another process."""
         holder = await self._holder(session_id)
-        return holder if holder is not None and await self._alive(holder) else None
+        return holder if holder is not None and self._alive(holder) else None
 
     async def all_elsewhere(self) -> list[str]:
         """Sessions that other living owners execute."""
         rows = await self._database.fetch("lease.held", {}, into=_LeaseRow)
-        holders = [row.held() for row in rows if row.owner_id != self.id]
-        return [holder.session_id for holder in holders if await self._alive(holder)]
+        holders = [row.held_by_other(self.id) for row in rows]
+        return [holder.session_id for holder in holders if holder is not None and self._alive(holder)]
 
     async def interrupt_elsewhere(self, session_id: str) -> None:
         """Ask the owner to interrupt, and return once it has, or is gone."""
@@ -219,8 +218,8 @@ class Ownership:
 
     # -- taking --------------------------------------------------------------------------------------------------
 
-    async def _outlast(self, holder: Held, interrupt: Interrupt, wanted: Callable[[], Awaitable[bool]]) -> Held | None:
-        """Wait until nobody holds the lease (None), or the work is done or no longer wanted (who holds it)."""
+    async def _outlast(self, holder: Held, interrupt: Interrupt, wanted: Callable[[], Awaitable[bool]]) -> bool:
+        """Wait until no living owner holds the lease. False if the work is done or no longer wanted before that."""
         asked = -1
         with self._log.signals.follow(holder.session_id) as moved:
             while True:
@@ -230,23 +229,24 @@ class Ownership:
                 moved.clear()
                 await _within(moved.wait(), LOOK_SECONDS)
                 if interrupt.requested or not await wanted():
-                    return holder
+                    return False
                 now = await self._holder(holder.session_id)
-                if now is None or not await self._alive(now):
-                    return None
+                if now is None or not self._alive(now):
+                    return True
                 holder = now
 
-    async def _prepare(self, session_id: str, dead: Held | None) -> Lease:
+    def _prepare(self, session_id: str, location: Location, row: _LeaseRow | None) -> Lease:
+        """`row` is the lease as it was read; taking it is refused if somebody else took it since."""
         self._hold_lock()
-        row = await self._row(session_id)
         seen = row.token if row else -1
+        dead = row.held_by_other(self.id) if row else None
         fence = Fence(session_id, self.id, max(seen, 0) + 1)
         take = (
             Statement("owner.beat", {"id": self.id, "pid": os.getpid(), "beat": self._clock.now()}),
             Statement("lease.take", {**fence._asdict(), "seen_token": seen}, changes=1, error=LeaseLost),
-            *(Statement("control.forget", {"id": dead.owner_id}) for dead in ([dead] if dead else [])),
+            *((Statement("control.forget", {"id": dead.owner_id}),) if dead is not None else ()),
         )
-        lease = self._held[session_id] = Lease(self._log, fence, take)
+        lease = self._held[session_id] = Lease(self._log, location, fence, take)
         self._start_serving()
         return lease
 
@@ -256,14 +256,12 @@ class Ownership:
 
     async def _holder(self, session_id: str) -> Held | None:
         row = await self._row(session_id)
-        return row.held() if row is not None and row.owner_id and row.owner_id != self.id else None
+        return row.held_by_other(self.id) if row is not None else None
 
-    async def _alive(self, holder: Held) -> bool:
-        if _locked(self._folder / holder.owner_id):
-            row = await self._row(holder.session_id)
-            beat = row.beat if row is not None else None
-            return beat is not None and self._clock.now() - beat < EXPIRY_SECONDS * 1000
-        return False
+    def _alive(self, holder: Held) -> bool:
+        if not _locked(self._folder / holder.owner_id):
+            return False
+        return holder.beat is not None and self._clock.now() - holder.beat < EXPIRY_SECONDS * 1000
 
     def _hold_lock(self) -> None:
         if self._lock is None:
@@ -283,7 +281,7 @@ class Ownership:
         if not await self._database.fetch("control.open", {"id": request}):
             return True
         now = await self._holder(holder.session_id)
-        if now == holder and await self._alive(holder):
+        if now is not None and now.token == holder.token and self._alive(now):
             return False
         await self._database.submit(Unit(holder.session_id, local=(Statement("control.done", {"id": request}),)))
         return True

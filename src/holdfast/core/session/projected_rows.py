@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.database.unit import Statement, Value
+from holdfast.core.session.errors import SessionNotFound
 from holdfast.schema.codec import encode_text
 
 if TYPE_CHECKING:
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.event.projection import Projected
     from holdfast.schema import session_event as ev
+    from holdfast.schema.session import Tokens
 
 
 def message(event: Projected, id: str, kind: str, content: Mapping[str, Any]) -> Statement:
@@ -29,6 +32,8 @@ def message(event: Projected, id: str, kind: str, content: Mapping[str, Any]) ->
             "timestamp": data.timestamp,
             "data": encode_text(header),
         },
+        changes=1,
+        error=partial(SessionNotFound, data.session_id),
     )
 
 
@@ -48,16 +53,16 @@ def moment(data: ev.SessionPayload) -> dict[str, Value]:
     return {"session_id": data.session_id, "timestamp": data.timestamp}
 
 
-def usage_row(data: ev.StepEnded | ev.UsageRecorded) -> dict[str, Value]:
+def usage_row(data: ev.SessionPayload, cost: float, tokens: Tokens) -> dict[str, Value]:
     return {
         "id": data.session_id,
         "timestamp": data.timestamp,
-        "cost": data.cost,
-        "input": data.tokens.input,
-        "output": data.tokens.output,
-        "reasoning": data.tokens.reasoning,
-        "cache_read": data.tokens.cache.read,
-        "cache_write": data.tokens.cache.write,
+        "cost": cost,
+        "input": tokens.input,
+        "output": tokens.output,
+        "reasoning": tokens.reasoning,
+        "cache_read": tokens.cache.read,
+        "cache_write": tokens.cache.write,
     }
 
 

@@ -3,6 +3,8 @@ replaces the whole record is refused if anything was recorded meanwhile, and the
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,15 @@ from holdfast.core.database.unit import Statement
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.model import DEFAULT_VARIANT
-from holdfast.schema.session_event import AgentSwitched, ModelSwitched, RevertCommitted, SessionDeleted, SessionUpdated
+from holdfast.schema.pattern import pattern
+from holdfast.schema.session_event import (
+    AgentSwitched,
+    LineageShortened,
+    ModelSwitched,
+    RevertCommitted,
+    SessionDeleted,
+    SessionUpdated,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,14 +36,15 @@ if TYPE_CHECKING:
     from holdfast.schema.session import Session, SessionRecord
 
 DEFAULT_TITLE = "New session - "
+FORKED_TITLE = pattern(r"^(.*) \(fork #(\d{1,9})\)$", re.DOTALL)
 TITLE_CHARACTERS = 200
 ATTEMPTS = 50
 
 
 class RevertDecision(Frozen):
-    """The event that commits the staged revert, and the condition for it."""
+    """The events that commit the staged revert, and the condition for them."""
 
-    committed: RevertCommitted
+    events: tuple[LineageShortened | RevertCommitted, ...]
     unmoved: Statement
 
 
@@ -78,7 +89,7 @@ class SessionRecords:
         return await self._update(session_id, lambda record: replace(record, time=replace(record.time, archived=now)))
 
     async def delete(self, session_id: str) -> None:
-        """Delete the Session and its projections. Its events stay in the log."""
+        """Delete the Session and its projections, except for messages that forks share. Its events stay in the log."""
         record = await self._store.record(session_id)
         if record is None:
             raise SessionNotFound(session_id)
@@ -104,6 +115,21 @@ class SessionRecords:
                 continue
             break
         return await self._store.get(session_id)
+
+
+def default_title(now: int) -> str:
+    moment = dt.datetime.fromtimestamp(now / 1000, tz=dt.UTC)
+    return f"{DEFAULT_TITLE}{moment:%Y-%m-%dT%H:%M:%S}.{now % 1000:03d}Z"
+
+
+def fork_title(title: str, now: int) -> str:
+    """The title of a fork: `X` gives `X (fork #1)`, which gives `X (fork #2)`. An unnamed Session has unnamed forks."""
+    if title.startswith(DEFAULT_TITLE):
+        return default_title(now)
+    known = FORKED_TITLE.match(title)
+    name, number = (known[1], int(known[2])) if known else (title, 0)
+    mark = f" (fork #{number + 1})"
+    return name[: TITLE_CHARACTERS - len(mark)] + mark
 
 
 def existing(session_id: str) -> Statement:

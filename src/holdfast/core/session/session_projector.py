@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.database.database import PROJECTIONS
 from holdfast.core.database.unit import Statement, Value
-from holdfast.core.session.errors import (
-    SessionIdInUse,
-    UnknownBoundary,
-)
+from holdfast.core.session.errors import SessionIdInUse, UnknownBoundary
+from holdfast.core.session.lineage import SHARED, Boundary, forget, release_all, remove_after, taken_over
 from holdfast.core.session.projected_rows import (
     end_activity,
     json_or_none,
@@ -27,10 +25,16 @@ if TYPE_CHECKING:
 
 def session_created(event: Projected) -> tuple[Statement, ...]:
     info = event.data.info
+    own = () if info.fork is not None else (Statement("lineage.begin", {"session_id": info.id}),)
     return (
         Statement("session.exists", {"id": info.id}, found=False, error=SessionIdInUse),
         Statement("session.insert", _session_row(info)),
+        *own,
     )
+
+
+def session_forked(event: Projected) -> tuple[Statement, ...]:
+    return taken_over(event.data)
 
 
 def session_updated(event: Projected) -> tuple[Statement, ...]:
@@ -38,12 +42,15 @@ def session_updated(event: Projected) -> tuple[Statement, ...]:
 
 
 def session_deleted(event: Projected) -> tuple[Statement, ...]:
-    key = {"id": event.data.session_id}
+    session_id = event.data.session_id
+    key = {"id": session_id}
     # Spelled out, not left to foreign keys: those rest during a rebuild.
     return (
         Statement("session.clear_epoch", key, operational=True),
-        Statement("inbox.forget_wakes", {"session_id": event.data.session_id}, operational=True),
-        *(Statement(f"projection.clear_{table}", key) for table in PROJECTIONS[::-1]),
+        Statement("inbox.forget_wakes", {"session_id": session_id}, operational=True),
+        *release_all(session_id),
+        *(Statement(f"projection.clear_{table}", key) for table in PROJECTIONS[::-1] if table not in SHARED),
+        *forget(session_id),
     )
 
 
@@ -84,7 +91,8 @@ def moved(event: Projected) -> tuple[Statement, ...]:
 
 
 def usage_recorded(event: Projected) -> tuple[Statement, ...]:
-    return (Statement("session.add_usage", usage_row(event.data)),)
+    data: ev.UsageRecorded = event.data
+    return (Statement("session.add_usage", usage_row(data, data.cost, data.tokens)),)
 
 
 def revert_staged(event: Projected) -> tuple[Statement, ...]:
@@ -97,17 +105,19 @@ def revert_cleared(event: Projected) -> tuple[Statement, ...]:
 
 def revert_committed(event: Projected) -> tuple[Statement, ...]:
     data: ev.RevertCommitted = event.data
-    boundary = {"session_id": data.session_id, "message_id": data.message_id}
+    boundary: Boundary = {"session_id": data.session_id, "message_id": data.message_id, "after": None}
     return (
-        Statement("message.in_session", boundary, found=True, error=UnknownBoundary),
-        # What the model was told after the boundary, it is not told any more.
-        Statement("session.clear_epoch_after", boundary, operational=True),
-        Statement("inbox.delete_after", boundary),
-        Statement("part.delete_after", boundary),
-        Statement("message.delete_after", boundary),
+        Statement("message.boundary", boundary, found=True, error=UnknownBoundary),
+        *remove_after(boundary),
         end_activity(data),
         _revert(data, None),
     )
+
+
+def lineage_shortened(event: Projected) -> tuple[Statement, ...]:
+    data: ev.LineageShortened = event.data
+    boundary: Boundary = {"session_id": data.session_id, "message_id": None, "after": data.through_seq}
+    return (Statement("lineage.covers", boundary, found=True, error=UnknownBoundary), *remove_after(boundary))
 
 
 def todos_replaced(event: Projected) -> tuple[Statement, ...]:
@@ -135,8 +145,21 @@ def instruction_discovered(event: Projected) -> tuple[Statement, ...]:
     )
 
 
+def instruction_entry_put(event: Projected) -> tuple[Statement, ...]:
+    data: ev.InstructionEntryPut = event.data
+    row: dict[str, Value] = {"session_id": data.session_id, "key": data.key, "value": bytes(data.value).decode()}
+    return (Statement("instruction_entry.put", row), _instructions_changed(data))
+
+
+def instruction_entry_removed(event: Projected) -> tuple[Statement, ...]:
+    data: ev.InstructionEntryRemoved = event.data
+    row = {"session_id": data.session_id, "key": data.key}
+    return (Statement("instruction_entry.remove", row), _instructions_changed(data))
+
+
 RECORD_PROJECTORS: dict[type[Record], Projector] = {
     ev.SessionCreated: session_created,
+    ev.SessionForked: session_forked,
     ev.SessionUpdated: session_updated,
     ev.SessionDeleted: session_deleted,
     ev.AgentSwitched: agent_switched,
@@ -146,9 +169,16 @@ RECORD_PROJECTORS: dict[type[Record], Projector] = {
     ev.RevertStaged: revert_staged,
     ev.RevertCleared: revert_cleared,
     ev.RevertCommitted: revert_committed,
+    ev.LineageShortened: lineage_shortened,
     ev.TodosReplaced: todos_replaced,
     ev.InstructionDiscovered: instruction_discovered,
+    ev.InstructionEntryPut: instruction_entry_put,
+    ev.InstructionEntryRemoved: instruction_entry_removed,
 }
+
+
+def _instructions_changed(data: ev.SessionPayload) -> Statement:
+    return Statement("session.instructions_changed", {"id": data.session_id, "timestamp": data.timestamp})
 
 
 def _revert(data: ev.SessionPayload, revert: str | None) -> Statement:
@@ -188,4 +218,5 @@ def _session_row(info: SessionRecord) -> dict[str, Value]:
         "time_updated": info.time.updated,
         "time_compacting": info.time.compacting,
         "time_archived": info.time.archived,
+        "fork": json_or_none(info.fork),
     }

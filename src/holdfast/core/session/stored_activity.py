@@ -38,11 +38,6 @@ class Blocked(Frozen):
 
 
 class StoredActivity(StoredMessages):
-    async def open_turn(self, session_id: str) -> OpenTurn | None:
-        """The dispatched turn that has no end."""
-        rows = await self._database.fetch("turn.of", {"session_id": session_id}, into=_TurnRow)
-        return rows[0].turn() if rows else None
-
     async def activity(self, session_id: str) -> Activity | None:
         """The activity of a Session, whichever process works on it."""
         found = await self._activities(first=session_id, last=session_id, limit=1)
@@ -71,6 +66,11 @@ class StoredActivity(StoredMessages):
                 found.append(ResumableCall(call, answered=rows[-1].reply is not None))
         return found
 
+    async def rejections(self, session_id: str) -> int:
+        """How many answers were rejected since the newest prompt that asks for one."""
+        rows = await self._database.fetch("activity.rejections", {"session_id": session_id})
+        return int(str(rows[0][0]))
+
     async def last_dispatch(self, session_id: str) -> Dispatch | None:
         rows = await self._database.fetch("turn.last_dispatch", {"session_id": session_id}, into=Dispatch)
         return rows[0] if rows else None
@@ -93,17 +93,6 @@ class RequestRow(Frozen):
     reply: str | None
     resumable: bool
     taken: bool
-
-
-class _TurnRow(Frozen):
-    agent: str
-    model: ModelRef
-    attempt: int
-    message_id: str | None
-    time_dispatched: int
-
-    def turn(self) -> OpenTurn:
-        return OpenTurn(self.agent, self.model, self.attempt, self.message_id, self.time_dispatched)
 
 
 class _ActivityRow(Frozen):

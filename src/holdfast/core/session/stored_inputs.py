@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.schema.codec import decoder
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.prompt import Admission, Delivery, Prompt
+from holdfast.schema.prompt import Admission, Delivery, InputKind, Prompt, PromptOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +22,19 @@ class StoredInputs:
     async def admission(self, message_id: str) -> Admission | None:
         rows = await self._database.fetch("inbox.get", {"id": message_id}, into=_InputRow)
         return rows[0].admission() if rows else None
+
+    async def sent_delivery(self, message_id: str) -> str:
+        """The delivery with which an input was admitted."""
+        rows = await self._database.fetch("inbox.sent_delivery", {"id": message_id})
+        return str(rows[0][0]) if rows else ""
+
+    async def prompt_options(self, session_id: str) -> PromptOptions | None:
+        """The options of the newest promoted prompt that asks for an answer."""
+        rows = await self._database.fetch("inbox.options", {"session_id": session_id})
+        if not rows or rows[0][0] is None:
+            return None
+        options: PromptOptions = decoder(PromptOptions).decode(str(rows[0][0]))
+        return options
 
     async def is_withdrawn(self, message_id: str) -> bool:
         return bool(await self._database.fetch("inbox.is_withdrawn", {"id": message_id}))
@@ -57,6 +71,7 @@ class StoredInputs:
 class _InputRow(Frozen):
     session_id: str
     id: str
+    kind: InputKind
     prompt: Prompt
     delivery: Delivery
     admitted_seq: int
@@ -72,4 +87,5 @@ class _InputRow(Frozen):
             delivery=self.delivery,
             time_created=self.time_created,
             promoted_seq=self.promoted_seq,
+            type="synthetic" if self.kind == "synthetic" else None,
         )

@@ -28,12 +28,24 @@ class StoredMessage(Frozen):
     id: str
     wire: bytes
     session_id: str
+    owner_id: str
+    """The Session that it was made in; a fork shares messages of others."""
 
     def decode(self) -> SessionMessage:
         try:
             return decode_message(self.wire)
         except msgspec.DecodeError as error:
             raise MessageUndecodable(self.session_id, self.id) from error
+
+
+class MessagePlace(Frozen):
+    seq: int
+    owner_id: str
+
+    def shared_seq(self, session_id: str) -> int | None:
+        """The sequence, unless the message is the Session's own. Events of a Session name its own messages by id; those
+        of others may be gone when its projections are rebuilt."""
+        return self.seq if self.owner_id != session_id else None
 
 
 class OpenCall(Frozen):
@@ -47,6 +59,14 @@ class OpenCall(Frozen):
     def key(self) -> tuple[str, str]:
         """Providers may repeat a call id in another message."""
         return self.message_id, self.call_id
+
+
+class OpenShell(Frozen):
+    """A shell message whose command has not ended."""
+
+    call_id: str
+    command: str
+    since: int
 
 
 class StoredMessages:
@@ -75,6 +95,12 @@ class StoredMessages:
         if not rows:
             raise MessageNotFound(session_id, message_id)
         return rows[0].message(session_id)
+
+    async def place(self, session_id: str, message_id: str) -> MessagePlace | None:
+        """Where a message stands, if the Session shows it."""
+        key = {"session_id": session_id, "message_id": message_id}
+        rows = await self._database.fetch("message.place", key, into=MessagePlace)
+        return rows[0] if rows else None
 
     async def active_history(self, session_id: str) -> list[StoredMessage]:
         """The model's history in the order of the request: the newest checkpoint, the input that was open when it was
@@ -119,11 +145,16 @@ class StoredMessages:
         """Tool calls that have no settlement, oldest first."""
         return await self._database.fetch("message.unsettled_tools", {"session_id": session_id}, into=OpenCall)
 
+    async def open_shell(self, session_id: str) -> OpenShell | None:
+        rows = await self._database.fetch("message.open_shell", {"session_id": session_id}, into=OpenShell)
+        return rows[0] if rows else None
+
 
 class _MessageRow(Frozen):
     seq: int
     id: str
     type: str
+    owner_id: str
     data: bytes
     parts: bytes | None
 
@@ -131,7 +162,7 @@ class _MessageRow(Frozen):
         wire = b'{"id":%s,"type":"%s",%s' % (encode(self.id), self.type.encode(), self.data[1:])
         if self.type == "assistant":
             wire = b'%s,"content":[%s]}' % (wire[:-1], self.parts or b"")
-        return StoredMessage(self.seq, self.id, wire, session_id)
+        return StoredMessage(self.seq, self.id, wire, session_id, self.owner_id)
 
 
 class _AttachmentRow(Frozen):

@@ -9,9 +9,10 @@ import msgspec
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.schema.codec import decode_any
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.instruction import InstructionEntry
 from holdfast.schema.location import Location
 from holdfast.schema.model import DEFAULT_VARIANT, ModelRef
-from holdfast.schema.session import CacheTokens, RecordTime, Revert, Session, SessionRecord, SessionTime, Tokens
+from holdfast.schema.session import CacheTokens, Fork, RecordTime, Revert, Session, SessionRecord, SessionTime, Tokens
 
 if TYPE_CHECKING:
     from holdfast.core.database.database import Database
@@ -35,12 +36,16 @@ class SessionAnchor(msgspec.Struct, frozen=True):
     direction: Direction
 
 
-class Glance(Frozen):
+class SessionAtBoundary(Frozen):
     """A Session, whether a steer or a queued input waits, and the last sequence of its log, in one read."""
 
     session: Session
     steer: bool
     queue: bool
+    steer_asks: bool
+    """Whether a steer waits that asks for an answer."""
+    instructions_seq: int | None
+    """The sequence of the last change of the Session's instruction entries."""
     head: int
 
 
@@ -58,13 +63,17 @@ class StoredSessions:
             raise SessionNotFound(session_id)
         return session
 
-    async def glance(self, session_id: str) -> Glance:
-        """What a boundary needs to know."""
-        rows = await self._database.fetch("session.glance", {"id": session_id}, into=_GlanceRow)
+    async def at_boundary(self, session_id: str) -> SessionAtBoundary:
+        rows = await self._database.fetch("session.at_boundary", {"id": session_id}, into=_BoundaryRow)
         if not rows:
             raise SessionNotFound(session_id)
         row = rows[0]
-        return Glance(row.session(), row.steer, row.queue, row.head)
+        return SessionAtBoundary(row.session(), row.steer, row.queue, row.steer_asks, row.instructions_seq, row.head)
+
+    async def instruction_entries(self, session_id: str) -> tuple[InstructionEntry, ...]:
+        """The instruction entries of a Session, ordered by key."""
+        rows = await self._database.fetch("instruction_entry.list", {"session_id": session_id})
+        return tuple(InstructionEntry(key=str(key), value=decode_any(str(value))) for key, value in rows)
 
     async def record(self, session_id: str) -> SessionRecord | None:
         """The whole row, in the form of the events that replace it."""
@@ -118,6 +127,7 @@ class _SessionRow(Frozen):
     workspace_id: str | None
     path: str | None
     revert: Revert | None
+    fork: Fork | None
 
     def session(self) -> Session:
         return Session(
@@ -133,12 +143,15 @@ class _SessionRow(Frozen):
             location=Location(directory=self.directory, workspace_id=self.workspace_id),
             subpath=self.path or None,
             revert=self.revert,
+            fork=self.fork,
         )
 
 
-class _GlanceRow(_SessionRow):
+class _BoundaryRow(_SessionRow):
     steer: bool
     queue: bool
+    steer_asks: bool
+    instructions_seq: int | None
     head: int
 
 
@@ -172,6 +185,7 @@ class _RecordRow(Frozen):
     time_archived: int | None
     permission: str | None
     revert: Revert | None
+    fork: Fork | None
 
     def record(self) -> SessionRecord:
         summary = {
@@ -205,6 +219,7 @@ class _RecordRow(Frozen):
             ),
             permission=_json(self.permission),
             revert=self.revert,
+            fork=self.fork,
         )
 
 

@@ -78,7 +78,8 @@ def serialise(message: SessionMessage, *, result_characters: int = RESULT_CHARAC
     """The text of a message; empty if there is nothing to read."""
     match message:
         case stored.UserMessage():
-            return "\n".join([f"[User]: {_said(message.text)}", *map(_attached, message.files or ())])
+            skills = (f"[Attached skill: {_said(skill.name)}]" for skill in message.skills or ())
+            return "\n".join([f"[User]: {_said(message.text)}", *skills, *map(_attached, message.files or ())])
         case stored.SyntheticMessage():
             return f"[Synthetic context]: {_said(message.text)}"
         case stored.SystemMessage():

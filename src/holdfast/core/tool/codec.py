@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.core.tool.pydantic_types import uses_pydantic
 from holdfast.llm.json_schema import violation
 from holdfast.llm.tool_schema import open_root, schema_of
 from holdfast.schema.codec import encode
@@ -45,7 +46,7 @@ def codec_of(kind: Any) -> JsonCodec:
     """Raises TypeError for a type that has no JSON Schema."""
     if isinstance(kind, JsonSchema):
         return _of_schema(kind.schema)
-    if isinstance(kind, type) and hasattr(kind, "model_validate_json"):
+    if uses_pydantic(kind):
         return _of_pydantic(kind)
     return _of_class(kind) if isinstance(kind, type) else _of_type(kind)
 
@@ -87,17 +88,21 @@ def _of_schema(schema: dict[str, Any]) -> JsonCodec:
 
 
 def _of_pydantic(kind: Any) -> JsonCodec:
-    schema = open_root(kind.model_json_schema())
+    from pydantic import TypeAdapter
+
+    adapter: Any = TypeAdapter(kind)
+    schema = open_root(adapter.json_schema())
     schema.pop("title", None)
 
     def decode(value: Any) -> Any:
         try:
-            return kind.model_validate_json(encode(value), strict=True)
+            return adapter.validate_json(encode(value), strict=True)
         except ValueError as error:
             raise SchemaMismatch(_pydantic_message(error)) from error
 
     def to_json(value: Any) -> Any:
-        return json_value(value if isinstance(value, kind) else decode(json_value(value)))
+        checked = isinstance(kind, type) and isinstance(value, kind)
+        return json_value(value if checked else decode(json_value(value)))
 
     return JsonCodec(schema, decode, to_json)
 

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 UNKNOWN = "Unknown tool: {name}"
 STALE = "Stale tool call: {name}"
-LAST_STEP = "Tools are disabled after the maximum agent steps"
 
 CACHED_RULE_SETS = 64
 
@@ -77,7 +76,8 @@ class ToolRegistry:
         output is lost."""
         self._application = application or ApplicationTools()
         self._own = ToolPlacement(batches)
-        self._store = store
+        self.store = store
+        """Where complete outputs are saved."""
         self._limits = limits
         self._images = images
         self._media_slots = asyncio.Semaphore(CONCURRENT_RESULTS)
@@ -87,17 +87,20 @@ class ToolRegistry:
         """See `ToolPlacement.register`."""
         return self._own.register(tools, scope)
 
+    @property
+    def names(self) -> Iterable[str]:
+        """The names of all registered tools."""
+        return self._current().registrations.keys()
+
     def materialize(
         self,
         rules: Sequence[Rule],
         *,
         fences: Fences = (),
         without: frozenset[str] = frozenset(),
-        last_step: bool = False,
     ) -> Materialized:
         """The tools that an agent with these rules may call in one turn, except the names in `without`."""
-        shown = NO_TOOLS if last_step else self._current().shown(tuple(rules), tuple(fences), without)
-        return Materialized(self, shown, last_step=last_step)
+        return Materialized(self, self._current().shown(tuple(rules), tuple(fences), without))
 
     def _current(self) -> _Catalog:
         application, own = self._application.current, self._own.current
@@ -109,10 +112,9 @@ class ToolRegistry:
 class Materialized:
     """The tools of one turn: the definitions sent to the model, and the execution of its calls."""
 
-    def __init__(self, registry: ToolRegistry, shown: _VisibleTools, *, last_step: bool) -> None:
+    def __init__(self, registry: ToolRegistry, shown: _VisibleTools) -> None:
         self._registry = registry
         self._shown = shown
-        self._last_step = last_step
         self.definitions = shown.definitions
 
     async def execute(self, name: str, arguments: Any, context: ToolContext) -> CallOutput:
@@ -126,7 +128,7 @@ class Materialized:
 
     async def bound(self, output: CallOutput) -> CallOutput:
         """Apply the output limits and save the complete text. This part must not be interrupted."""
-        return await bound(output, self._registry._limits(), self._registry._store)
+        return await bound(output, self._registry._limits(), self._registry.store)
 
     def look_only(self, names: Iterable[str]) -> bool:
         """Whether none of these tools can change project files. Tools that were not advertised did not run."""
@@ -134,8 +136,6 @@ class Materialized:
         return all(name not in shown or shown[name].read_only for name in names)
 
     def _resolve(self, name: str) -> Registration:
-        if self._last_step:
-            raise ToolFailure(LAST_STEP)
         advertised = self._shown.registrations.get(name)
         if advertised is None:
             raise ToolFailure(UNKNOWN.format(name=name))
@@ -147,9 +147,6 @@ class Materialized:
 class _VisibleTools(Frozen):
     registrations: Mapping[str, Registration]
     definitions: tuple[ToolDefinition, ...]
-
-
-NO_TOOLS = _VisibleTools({}, ())
 
 
 class _Catalog:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints, overload
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_origin, get_type_hints, overload
 
 import msgspec
 
 from holdfast.core.run_to_completion import run_to_completion
+from holdfast.core.tool.docstring import read_docstring
+from holdfast.core.tool.pydantic_types import pydantic_input, uses_pydantic
 from holdfast.core.tool.tool import Tool, ToolContext
-from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _CONSTANTS = (type(None), bool, int, float, str)
-_DESCRIBED = pattern(r"\s*(\w+)(?:\s*\([^)]*\))?\s*:\s+(\S.*)")
 
 
 @overload
@@ -31,17 +31,21 @@ def tool(function: Callable[..., Result]) -> Tool[Any, Result]: ...
 
 
 def tool(function: Callable[..., Any]) -> Tool[Any, Any]:
-    """Parameters become the input, the return annotation the output, the docstring's first paragraph the description.
+    """Parameters become the input, the return annotation the output, the docstring the description.
 
-    A parameter is described by `Annotated[..., msgspec.Meta(description=...)]` or by a line `name: text` in the
-    docstring. A parameter annotated `ToolContext` receives the call's context. A synchronous function runs in a thread,
-    which cannot be cancelled; an interruption waits for it."""
+    A parameter is described by `Annotated[..., "text"]`, `msgspec.Meta(description=...)`, pydantic's
+    `Field(description=...)`, or in the docstring. A parameter annotated `ToolContext` receives the call's context. If a
+    parameter uses pydantic, all of them are checked by pydantic. A synchronous function runs in a thread, which cannot
+    be cancelled; an interruption waits for it."""
     named = function.__name__
     hints = _hints(function)
-    description, described = _documentation(function)
-    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    parameters = inspect.signature(function).parameters
+    documentation = read_docstring(function, parameters)
+    if not documentation.description:
+        raise TypeError(f"{named}: a tool needs a docstring, as that is what the model reads of it")
+    taken: dict[str, tuple[Any, Any]] = {}
     receives_context = []
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, parameter in parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise TypeError(f"{named}: the model passes arguments by name, which {parameter} cannot take")
         if name not in hints:
@@ -49,16 +53,30 @@ def tool(function: Callable[..., Any]) -> Tool[Any, Any]:
         if hints[name] is ToolContext:
             receives_context.append(name)
         else:
-            fields.append(_field(name, hints[name], parameter.default, described.get(name)))
-    given_type = msgspec.defstruct(named, fields, frozen=True, kw_only=True)
+            taken[name] = (hints[name], parameter.default)
+    described = {name: text for name in taken if (text := _note(hints[name]) or documentation.parameters.get(name))}
+    if any(uses_pydantic(hint) or uses_pydantic(default) for hint, default in taken.values()):
+        given_type: type[Any] = pydantic_input(named, taken, described)
+    else:
+        given_type = _struct(named, taken, described)
 
     async def execute(given: Any, context: ToolContext) -> Any:
-        passed = {name: getattr(given, name) for name in given.__struct_fields__}
+        passed = {name: getattr(given, name) for name in taken}
         passed = {name: value for name, value in passed.items() if value is not msgspec.UNSET}
         work = partial(function, **passed, **dict.fromkeys(receives_context, context))
         return await (work() if inspect.iscoroutinefunction(function) else run_to_completion(asyncio.to_thread(work)))
 
-    return Tool(description=description, input=given_type, output=hints.get("return", Any), execute=execute)
+    return Tool(
+        description=documentation.description,
+        input=given_type,
+        output=hints.get("return", Any),
+        execute=execute,
+    )
+
+
+def _struct(named: str, taken: dict[str, tuple[Any, Any]], described: dict[str, str]) -> type[Any]:
+    fields = [_field(name, hint, default, described.get(name)) for name, (hint, default) in taken.items()]
+    return msgspec.defstruct(named, fields, frozen=True, kw_only=True)
 
 
 def _field(name: str, hint: Any, default: Any, description: str | None) -> tuple[str, Any] | tuple[str, Any, Any]:
@@ -68,6 +86,12 @@ def _field(name: str, hint: Any, default: Any, description: str | None) -> tuple
     if description is not None and not _has_description(hint):
         hint = Annotated[hint, msgspec.Meta(description=description)]
     return (name, hint) if default is inspect.Parameter.empty else (name, hint, default)
+
+
+def _note(hint: Any) -> str | None:
+    """The text in `Annotated[..., "text"]`."""
+    notes = hint.__metadata__ if get_origin(hint) is Annotated else ()
+    return next((note for note in notes if isinstance(note, str)), None)
 
 
 def _has_description(hint: Any) -> bool:
@@ -80,12 +104,3 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         return get_type_hints(function, include_extras=True)
     except NameError as error:
         raise TypeError(f"{function.__name__}: {error}, and annotations are read at run time") from error
-
-
-def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """The first paragraph, and the parameter descriptions in the rest."""
-    first, _, rest = (inspect.getdoc(function) or "").strip().partition("\n\n")
-    if not first:
-        raise TypeError(f"{function.__name__}: a tool needs a docstring, as that is what the model reads of it")
-    found = (_DESCRIBED.fullmatch(line) for line in rest.splitlines())
-    return " ".join(first.split()), {match[1]: match[2].strip() for match in found if match is not None}

@@ -102,6 +102,9 @@ class AnthropicMessages(Frozen):
         state: _State = draft.state
         for message in checked(self, messages, visible=True):
             state.order.see(self, message)
+            if draft.closing and state.native_update is not None:
+                _continue_update(draft, state, message)
+                continue
             if state.native_update is not None and message.role != "assistant":
                 _take_back(draft, state, state.native_update)
             state.native_update = None
@@ -232,12 +235,23 @@ def _update(draft: Draft, state: _State, model: Model, message: Message) -> None
     """As a system message if the model and the position allow it, otherwise as wrapped text."""
     if model.capabilities.chronological_system == "system" and _may_follow(state.previous):
         draft.begin("system", b'{"role":"system","content":[', b"]}")
-        for part in message.content:
-            if isinstance(part, TextPart):
-                draft.add(to_json({"type": "text", "text": part.text}))
+        _add_texts(draft, message)
         state.native_update = message
     else:
         _wrapped(draft, message)
+
+
+def _continue_update(draft: Draft, state: _State, message: Message) -> None:
+    """What one request alone says after a native update is part of that system message: the update stays as it is."""
+    _add_texts(draft, message)
+    known = state.native_update.content if state.native_update is not None else ()
+    state.native_update = state.previous = Message(role="system", content=(*known, *message.content))
+
+
+def _add_texts(draft: Draft, message: Message) -> None:
+    for part in message.content:
+        if isinstance(part, TextPart):
+            draft.add(to_json({"type": "text", "text": part.text}))
 
 
 def _take_back(draft: Draft, state: _State, message: Message) -> None:
@@ -320,7 +334,7 @@ def _metadata(given: Any) -> dict[str, Any] | None:
 def _format(request: Request) -> dict[str, Any] | None:
     """The provider requires `additionalProperties: false` on every object."""
     asked = json_format(request)
-    return {"type": "json_schema", "schema": closed(asked[1])} if asked else None
+    return {"type": "json_schema", "schema": closed(asked.schema)} if asked else None
 
 
 def _thinking(given: Any, model: Model, who: str) -> dict[str, Any] | None:

@@ -23,6 +23,7 @@ from holdfast.llm.request import (
 )
 from holdfast.llm.tool_schema import gemini_sanitise, inline_refs, moonshot_schema
 from holdfast.schema.codec import encode as to_json
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
@@ -148,15 +149,24 @@ def check_tools(protocol: WireProtocol, request: Request) -> None:
         raise invalid_request("a tool choice of type `tool` needs a name", parameter="toolChoice")
 
 
-def json_format(request: Request) -> tuple[str, dict[str, Any]] | None:
-    """Name and schema of the requested JSON: `{"type": "json", "schema": {...}, "name": ...}`."""
+class JsonFormat(Frozen):
+    name: str
+    schema: dict[str, Any]
+    strict: bool | None
+    """Whether the provider is to enforce the schema, where that can be chosen."""
+
+
+def json_format(request: Request) -> JsonFormat | None:
+    """The requested JSON: `{"type": "json", "schema": {...}, "name": ..., "strict": ...}`. The schema is sent as it is;
+    `native_schema` makes one that the protocol accepts."""
     given = request.response_format
     if given is None:
         return None
     schema = given.get("schema")
     if given.get("type") != "json" or not isinstance(schema, dict):
         raise invalid_request("a response format is of type `json` and has a schema", parameter="responseFormat")
-    return str(given.get("name") or "answer"), schema
+    strict = given.get("strict")
+    return JsonFormat(str(given.get("name") or "answer"), schema, strict if isinstance(strict, bool) else None)
 
 
 def model_schema(model: Model, tool: ToolDefinition) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from urllib.parse import quote
 import msgspec
 
 from holdfast.llm.body import Draft
-from holdfast.llm.errors import invalid_request
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.media import NO_IMAGE, PDF, Media, cannot_hold, no_documents, readable
 from holdfast.llm.model import Model, deep_merge, options
@@ -46,7 +45,7 @@ from holdfast.llm.request import (
     ToolResultPart,
     result_items,
 )
-from holdfast.llm.tool_schema import object_schema
+from holdfast.llm.tool_schema import closed, object_schema
 from holdfast.schema.codec import encode as to_json
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.pattern import pattern
@@ -88,14 +87,13 @@ class BedrockConverse(Frozen):
 
     def start(self, model: Model, request: Request) -> Draft:
         check_tools(self, request)
-        if json_format(request) is not None:
-            raise invalid_request(f"{self.name}: there is no JSON mode here", parameter="responseFormat")
         state = _State(model, request)
         overlay = dict((request.http and request.http.body) or {})
         body: dict[str, Any] = {
             "modelId": model.id,
             **_named("inferenceConfig", _inference(model, request)),
             **_named("additionalModelRequestFields", self._model_fields(model, request, overlay)),
+            **_named("outputConfig", _output_config(request)),
             **overlay,
         }
         withheld = not request.tools or (request.tool_choice is not None and request.tool_choice.type == "none")
@@ -268,6 +266,14 @@ def _inference(model: Model, request: Request) -> dict[str, Any]:
         return {}
     sampling = {"temperature": controls.temperature, "topP": controls.top_p} if model.capabilities.sampling else {}
     return compact({"maxTokens": controls.max_tokens, **sampling, "stopSequences": controls.stop or None})
+
+
+def _output_config(request: Request) -> dict[str, Any]:
+    """The schema is JSON in a string. The provider requires `additionalProperties: false` on every object."""
+    if (asked := json_format(request)) is None:
+        return {}
+    schema = {"name": asked.name, "schema": to_json(closed(asked.schema)).decode()}
+    return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}
 
 
 def _tool_config(

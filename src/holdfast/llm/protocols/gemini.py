@@ -143,7 +143,7 @@ def _config(model: Model, request: Request) -> dict[str, Any]:
             }
         config |= {"seed": controls.seed, "stopSequences": controls.stop or None}
     if (asked := json_format(request)) is not None:
-        config |= {"responseMimeType": "application/json", "responseSchema": gemini_schema(asked[1])}
+        config |= {"responseMimeType": "application/json", "responseJsonSchema": asked.schema}
     config |= {name: given.get(name) for name in ("responseModalities", "mediaResolution", "imageConfig")}
     config["thinkingConfig"] = (compact(thinking) or None) if isinstance(thinking, dict) else None
     return compact(config)

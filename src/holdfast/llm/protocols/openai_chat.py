@@ -211,8 +211,8 @@ def _controls(model: Model, request: Request) -> dict[str, Any]:
 def _format(request: Request) -> dict[str, Any]:
     if (asked := json_format(request)) is None:
         return {}
-    name, schema = asked
-    return {"response_format": {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}}
+    schema = compact({"name": asked.name, "schema": asked.schema, "strict": asked.strict})
+    return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
 
 def _openrouter(given: dict[str, Any]) -> dict[str, Any]:

@@ -198,8 +198,9 @@ class _State:
 
 
 def _format(request: Request) -> dict[str, Any] | None:
-    asked = json_format(request)
-    return {"type": "json_schema", "name": asked[0], "schema": asked[1]} if asked else None
+    if (asked := json_format(request)) is None:
+        return None
+    return compact({"type": "json_schema", "name": asked.name, "schema": asked.schema, "strict": asked.strict})
 
 
 def _controls(model: Model, request: Request) -> dict[str, Any]:

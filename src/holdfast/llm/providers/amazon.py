@@ -56,6 +56,7 @@ def bedrock_capabilities(model_id: str) -> Capabilities:
             caching=_WITHOUT_CACHE.search(model_id) is None,
             sampling=not adaptive,
             thinking="adaptive" if adaptive else "enabled",
+            native_json_with_tools=True,
         )
     if "amazon.nova" in model_id:
         return Capabilities(images="nova-micro" not in model_id, cache_points="after-text", reasoning_replay=True)

@@ -48,4 +48,5 @@ def anthropic_capabilities(model_id: str) -> Capabilities:
         chronological_system="system" if _CHRONOLOGICAL.fullmatch(model_id) else None,
         thinking="adaptive" if adaptive else "enabled",
         sampling=not adaptive,
+        native_json_with_tools=True,
     )

@@ -106,4 +106,9 @@ def openai_defaults(id: str, *, verbosity: bool) -> dict[str, Any]:
 def openai_capabilities(id: str) -> Capabilities:
     """A guess from the name; what a catalog says is better."""
     thinks = _THINKS.search(id) is not None
-    return Capabilities(chronological_system="developer", sampling=not thinks, completion_tokens_field=thinks)
+    return Capabilities(
+        chronological_system="developer",
+        sampling=not thinks,
+        completion_tokens_field=thinks,
+        native_json_with_tools=True,
+    )

@@ -61,4 +61,4 @@ async def skills(call: ApiCall) -> Sequence[SkillInfo]:
 async def references(call: ApiCall) -> Sequence[ReferenceInfo]:
     async with call.services as services:
         await services.catalog.ready()
-        return services.context.references.list()
+        return services.context.references.report()

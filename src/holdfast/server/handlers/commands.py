@@ -1,32 +1,73 @@
-"""Handler of the command operation in `protocol/sessions.py`."""
+"""Handlers of commands, skills, shell messages and synthetic messages in `protocol/sessions.py`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from holdfast.core.command.expansion import CommandExpansion
 from holdfast.core.session.prompt_input import normalise
-from holdfast.schema.prompt import PromptInput
+from holdfast.schema.exceptions import SkillNotFound
+from holdfast.schema.prompt import CommandCall, Prompt, PromptInput, SkillAttachment, SyntheticInput
+from holdfast.server.admission import admit_resolved, with_skills
 
 if TYPE_CHECKING:
-    from holdfast.protocol.sessions import CommandPayload
+    from holdfast.core.location.services import LocationServices
+    from holdfast.protocol import sessions as protocol
     from holdfast.schema.prompt import Admission
+    from holdfast.schema.session import Session
     from holdfast.server.types import ApiCall
 
 
 async def command(call: ApiCall) -> Admission:
-    assert call.session is not None
-    payload: CommandPayload = call.payload
-    async with call.services as services:
-        await services.catalog.ready()
-        expansion = CommandExpansion(services.commands, services.agents, services.tools)
-        expanded = await call.while_connected(expansion.expand(call.session, payload.command, payload.arguments or ""))
-    files = (*(payload.files or ()), *expanded.files)
-    prompt = PromptInput(text=expanded.text, files=files, agents=payload.agents or ())
-    return await call.runtime.sessions.prompt(
-        call.session.id,
-        normalise(prompt),
+    payload: protocol.CommandPayload = call.payload
+    sent = PromptInput(
+        text="",
+        files=payload.files or (),
+        agents=payload.agents or (),
+        skills=payload.skills or (),
+        agent=payload.agent or UNSET,
+        model=payload.model or UNSET,
+    )
+    given = replace(normalise(sent), command=CommandCall(command=payload.command, arguments=payload.arguments or ""))
+    delivery, resume = payload.delivery or "steer", payload.resume is not False
+    return await admit_resolved(call, given, _expanded, id=payload.id, delivery=delivery, resume=resume)
+
+
+async def skill(call: ApiCall) -> None:
+    payload: protocol.SkillPayload = call.payload
+    given = Prompt(text="", skills=(SkillAttachment(id=payload.skill, name=payload.skill, text=""),))
+    await admit_resolved(call, given, _activated, id=payload.id, delivery="steer", resume=payload.resume is not False)
+
+
+async def shell(call: ApiCall) -> None:
+    payload: protocol.ShellPayload = call.payload
+    message_id = f"msg_{payload.id[4:]}" if payload.id is not None else None
+    await call.runtime.sessions.shell(call.params.session_id, payload.command, id=message_id)
+
+
+async def synthetic(call: ApiCall) -> Admission:
+    payload: protocol.SyntheticPayload = call.payload
+    return await call.runtime.sessions.synthetic(
+        call.params.session_id,
+        SyntheticInput(text=payload.text, description=payload.description, metadata=payload.metadata),
         id=payload.id,
         delivery=payload.delivery or "steer",
         resume=payload.resume is not False,
     )
+
+
+async def _expanded(services: LocationServices, session: Session, given: Prompt) -> Prompt:
+    expansion = CommandExpansion(
+        services.commands, services.context.skills, services.agents, services.catalog, services.tools
+    )
+    return await expansion.expand(session, given)
+
+
+async def _activated(services: LocationServices, session: Session, given: Prompt) -> Prompt:
+    for item in given.skills or ():
+        if await services.context.skills.get(item.id) is None:
+            raise SkillNotFound(item.id)
+    return await with_skills(services, session, given)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.context.view import request_context as view
 from holdfast.core.project.directory import canonical_directory
+from holdfast.protocol.extensions import Generated
 from holdfast.server.locations import existing_location
 
 if TYPE_CHECKING:
@@ -87,6 +88,11 @@ async def undo_compaction(call: ApiCall) -> None:
 
 async def request_context(call: ApiCall) -> RequestContextView:
     return await view(call.runtime.epochs, call.runtime.database, call.params.session_id)
+
+
+async def generate(call: ApiCall) -> Generated:
+    work = call.runtime.one_shot.generate(call.params.session_id, call.payload.prompt)
+    return Generated(text=await call.while_connected(work))
 
 
 async def todos(call: ApiCall) -> Sequence[Todo]:

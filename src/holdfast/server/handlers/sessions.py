@@ -9,25 +9,28 @@ import msgspec
 from msgspec import UnsetType
 
 from holdfast.core.project.directory import canonical_directory
+from holdfast.core.prompt.mention import may_mention
 from holdfast.core.session.errors import AgentUnavailable, InvalidCursor, MessageNotFound
 from holdfast.core.session.prompt_input import normalise
-from holdfast.core.session.store import SessionAnchor, SessionFilter, StoredMessage
+from holdfast.core.session.stored_sessions import SessionAnchor, SessionFilter
 from holdfast.protocol.sessions import CHECKED
 from holdfast.schema.codec import encode
 from holdfast.schema.exceptions import ApiError, InvalidRequest
 from holdfast.schema.model import ModelRef
-from holdfast.schema.session import SessionActive
+from holdfast.schema.session import ForkBefore, SessionActive
+from holdfast.server.admission import admit_resolved, with_skills
 from holdfast.server.cursor import ListCursor, MessageCursor, read_cursor, write_cursor
 from holdfast.server.locations import existing_location
+from holdfast.server.prompt_payload import in_shape, prompt_of
 from holdfast.server.sse import HEARTBEAT
 from holdfast.server.types import ApiCall, Frames, HistoryOf, PageOf
 
 if TYPE_CHECKING:
-    from holdfast.core.session.store import Direction, Order
+    from holdfast.core.session.stored_messages import StoredMessage
+    from holdfast.core.session.stored_sessions import Direction, Order
     from holdfast.protocol import sessions as protocol
-    from holdfast.protocol.inputs import ModelInput
     from holdfast.schema.location import Location
-    from holdfast.schema.prompt import Admission
+    from holdfast.schema.prompt import Admission, ModelInput
     from holdfast.schema.session import Revert, Session
 
 PAGE = 50
@@ -106,13 +109,20 @@ async def get(call: ApiCall) -> Session:
 
 async def prompt(call: ApiCall) -> Admission:
     payload: protocol.PromptPayload = call.payload
-    return await call.runtime.sessions.prompt(
-        call.params.session_id,
-        normalise(payload.prompt),
-        id=payload.id,
-        delivery=payload.delivery or "steer",
-        resume=payload.resume is not False,
-    )
+    given = normalise(prompt_of(payload))
+    id, delivery, resume = payload.id, payload.delivery or "steer", payload.resume is not False
+    checked = call.headers.get(CHECKED) == "1"
+    resolves = payload.resolve is True and may_mention(given.text)
+    try:
+        if given.skills or resolves:
+            return await admit_resolved(
+                call, given, with_skills, id=id, delivery=delivery, resume=resume, checked=checked, resolves=resolves
+            )
+        return await call.runtime.sessions.prompt(
+            call.params.session_id, given, id=id, delivery=delivery, resume=resume, checked=checked
+        )
+    except InvalidRequest as error:
+        raise in_shape(payload, error) from None
 
 
 async def switch_agent(call: ApiCall) -> None:
@@ -140,6 +150,12 @@ async def clear_revert(call: ApiCall) -> None:
 
 async def commit_revert(call: ApiCall) -> None:
     await call.runtime.sessions.commit_revert(call.params.session_id)
+
+
+async def fork(call: ApiCall) -> Session:
+    payload: protocol.ForkPayload = call.payload
+    before = payload.boundary.message_id if isinstance(payload.boundary, ForkBefore) else None
+    return await call.runtime.sessions.fork(call.params.session_id, before)
 
 
 async def wait(call: ApiCall) -> None:

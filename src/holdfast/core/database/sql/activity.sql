@@ -21,6 +21,15 @@ where session_id = :session_id and not exists (
 -- name: activity.end
 delete from session_activity where session_id = :session_id
 
+-- name: activity.rejections
+-- How many answers were rejected since the newest prompt that asks for one.
+select count(*) from event
+where aggregate_id = :session_id and type = 'session.next.step.ended.2'
+  and json_extract(data, '$.rejected') is not null and seq > coalesce((
+    select seq from session_message
+    where session_id = :session_id and type = 'user' and json_extract(data, '$.options.noReply') is null
+    order by seq desc limit 1), -1)
+
 -- name: activity.suspend
 insert into session_activity (session_id, seq, time_started, suspended) values (:session_id, :seq, :timestamp, 1)
 on conflict (session_id) do update set suspended = 1
@@ -28,8 +37,13 @@ on conflict (session_id) do update set suspended = 1
 -- name: activity.range
 -- Activities of the Sessions whose ids lie between two, both included; oldest first.
 select activity.session_id, activity.seq, activity.time_started, activity.suspended, session.time_compacting,
-  (select type from session_message where session_id = activity.session_id
-   and type in ('user', 'assistant', 'synthetic', 'shell') order by seq desc limit 1) as newest_type,
+  (select m.type from session_lineage segment
+   cross join session_message m
+   where segment.session_id = activity.session_id and m.session_id = segment.source_id
+     and m.seq > segment.after_seq and m.seq <= segment.through_seq
+     and m.type in ('user', 'assistant', 'synthetic', 'shell')
+     and (m.type <> 'user' or json_extract(m.data, '$.options.noReply') is null)
+   order by segment.after_seq desc, m.seq desc limit 1) as newest_type,
   turn.agent, turn.model, turn.attempt, turn.message_id, turn.time_dispatched,
   exists (select 1 from session_request where session_id = activity.session_id and reply is null) as asks,
   coalesce((

@@ -12,6 +12,11 @@ insert into event_sequence (aggregate_id, seq) values (:aggregate_id, :size - 1)
 on conflict (aggregate_id) do update set seq = seq + :size
 returning seq
 
+-- name: event.begin
+-- The sequence before the first event of an aggregate that does not begin with 0.
+insert into event_sequence (aggregate_id, seq) values (:aggregate_id, :seq)
+on conflict (aggregate_id) do update set seq = excluded.seq where event_sequence.seq < 0
+
 -- name: event.place
 -- Where an event id already stands.
 select aggregate_id, seq from event where id = :id
@@ -54,7 +59,10 @@ select aggregate_id, max(position) as position, min(seq) as first, max(seq) as l
 where position > :position group by aggregate_id
 
 -- name: event.aggregates
-select aggregate_id from event_sequence order by aggregate_id
+-- Newest first: forks before the Sessions they were made from.
+select aggregate_id from event_sequence
+order by (select position from event where aggregate_id = event_sequence.aggregate_id order by seq limit 1) desc,
+  aggregate_id
 
 -- name: event.head_is
 -- Whether nothing was appended since.

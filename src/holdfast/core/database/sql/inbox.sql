@@ -1,32 +1,34 @@
 -- name: inbox.insert
-insert into session_input (session_id, admitted_seq, id, prompt, delivery, promoted_seq, time_created)
-values (:session_id, :seq, :id, :prompt, :delivery, null, :timestamp)
+insert into session_input (
+  session_id, admitted_seq, id, kind, prompt, delivery, promoted_seq, time_created, no_reply)
+values (:session_id, :seq, :id, :kind, :prompt, :delivery, null, :timestamp, :no_reply)
 
 -- name: inbox.exists
 select 1 from session_input where id = :id
 
 -- name: inbox.adopt
 -- A promotion without an admission (an older log): the row is born promoted.
-insert into session_input (session_id, admitted_seq, id, prompt, delivery, promoted_seq, time_created)
-select :session_id, :seq, :id, :prompt, :delivery, :seq, :timestamp
+insert into session_input (
+  session_id, admitted_seq, id, kind, prompt, delivery, promoted_seq, time_created, no_reply)
+select :session_id, :seq, :id, :kind, :prompt, :delivery, :seq, :timestamp, :no_reply
 where not exists (select 1 from session_input where id = :id)
 
 -- name: inbox.promote
 update session_input set promoted_seq = :seq
-where id = :id and session_id = :session_id and prompt = :prompt and delivery = :delivery
+where id = :id and session_id = :session_id and kind = :kind and prompt = :prompt and delivery = :delivery
   and time_created = :timestamp and withdrawn_seq is null and (promoted_seq is null or promoted_seq = :seq)
 
 -- name: inbox.get
-select session_id, id, prompt, delivery, admitted_seq, promoted_seq, time_created
+select session_id, id, kind, prompt, delivery, admitted_seq, promoted_seq, time_created
 from session_input where id = :id
 
 -- name: inbox.pending
 -- Everything not yet promoted, oldest first.
-select session_id, id, prompt, delivery, admitted_seq, promoted_seq, time_created
+select session_id, id, kind, prompt, delivery, admitted_seq, promoted_seq, time_created
 from session_input where session_id = :session_id and promoted_seq is null and withdrawn_seq is null order by admitted_seq
 
 -- name: inbox.next
-select session_id, id, prompt, delivery, admitted_seq, promoted_seq, time_created
+select session_id, id, kind, prompt, delivery, admitted_seq, promoted_seq, time_created
 from session_input
 where session_id = :session_id and promoted_seq is null and withdrawn_seq is null and delivery = :delivery and admitted_seq <= :cutoff
 order by admitted_seq limit :limit
@@ -40,12 +42,26 @@ where session_id = :session_id and promoted_seq is null and withdrawn_seq is nul
 -- A committed revert forgets what was admitted or promoted after its boundary.
 delete from session_input
 where session_id = :session_id and (
-  admitted_seq > (select seq from session_message where id = :message_id and session_id = :session_id)
-  or promoted_seq > (select seq from session_message where id = :message_id and session_id = :session_id))
+  admitted_seq > coalesce(:after, (select seq from session_message where id = :message_id and session_id = :session_id))
+  or promoted_seq > coalesce(:after, (select seq from session_message where id = :message_id and session_id = :session_id)))
 
 -- name: inbox.withdraw
 update session_input set withdrawn_seq = :seq
 where id = :id and session_id = :session_id and promoted_seq is null and withdrawn_seq is null
+
+-- name: inbox.set_delivery
+-- What the caller sent is kept: a retry is compared with it.
+update session_input set sent_delivery = coalesce(sent_delivery, delivery), delivery = :delivery
+where id = :id and session_id = :session_id and promoted_seq is null and withdrawn_seq is null and delivery <> :delivery
+
+-- name: inbox.sent_delivery
+select coalesce(sent_delivery, delivery) from session_input where id = :id
+
+-- name: inbox.options
+-- Of the newest prompt in the conversation that asks for an answer. A synthetic input leaves the options as they are.
+select prompt -> '$.options' from session_input indexed by session_input_asking
+where session_id = :session_id and kind = 'user' and no_reply = 0 and promoted_seq is not null
+order by promoted_seq desc limit 1
 
 -- name: inbox.is_withdrawn
 select 1 from session_input where id = :id and withdrawn_seq is not null
@@ -80,7 +96,7 @@ where waking.session_id = :session_id and input.promoted_seq is null and input.w
 select 1 from session_input input
 where input.id = :id and exists (
   select 1 from event where aggregate_id = input.session_id and seq > input.admitted_seq and type in (
-    'session.next.prompted.1', 'session.next.turn.dispatched.1', 'session.next.turn.abandoned.1',
+    'session.next.prompted.1', 'session.next.synthetic.1', 'session.next.turn.dispatched.1', 'session.next.turn.abandoned.1',
     'session.next.step.ended.2', 'session.next.step.failed.2'))
 
 -- name: inbox.lost_wakes

@@ -1,6 +1,8 @@
 -- name: message.insert
+-- Only into a Session that exists.
 insert into session_message (session_id, seq, id, type, time_created, time_updated, data)
-values (:session_id, :seq, :id, :type, :timestamp, :timestamp, :data)
+select :session_id, :seq, :id, :type, :timestamp, :timestamp, :data
+where exists (select 1 from session where id = :session_id)
 
 -- name: message.exists
 select 1 from session_message where id = :id
@@ -21,6 +23,12 @@ update session_message
 set data = json_patch(data, :patch), time_updated = :timestamp
 where id = :message_id and session_id = :session_id and type = 'assistant'
 
+-- name: message.set_structured
+-- Not by `json_patch`, which would remove nulls inside the value.
+update session_message
+set data = json_set(data, '$.structured', json(:value))
+where id = :message_id and session_id = :session_id and type = 'assistant'
+
 -- name: message.end_shell
 update session_message
 set data = json_patch(data, :patch), time_updated = :timestamp
@@ -29,26 +37,42 @@ where session_id = :session_id and seq = (
   where session_id = :session_id and type = 'shell' and json_extract(data, '$.callID') = :call_id
 )
 
--- name: message.delete_after
-delete from session_message
-where session_id = :session_id
-  and seq > (select seq from session_message where id = :message_id and session_id = :session_id)
+-- name: message.boundary
+-- Whether a revert may name a message: the Session shows it, or it is one of others, whose rows a rebuild may make later.
+select 1 where exists (
+  select 1 from session_message m
+  join session_lineage segment on segment.session_id = :session_id and segment.source_id = m.session_id
+    and segment.after_seq < m.seq and m.seq <= segment.through_seq
+  where m.id = :message_id
+) or (
+  exists (select 1 from session_lineage where session_id = :session_id and source_id <> :session_id)
+  and not exists (select 1 from session_message where id = :message_id))
 
--- name: message.undo_compaction
+-- name: message.open_shell
+-- The Session's own: what a fork shares is complete. One runs at a time.
+select json_extract(data, '$.callID') as call_id, json_extract(data, '$.command') as command, time_created as since
+from session_message indexed by session_message_running_shell
+where session_id = :session_id and type = 'shell' and json_extract(data, '$.time.completed') is null
+order by seq desc limit 1
+
+-- name: message.place
+select m.seq, m.session_id as owner_id from session_message m
+cross join session_lineage segment
+where m.id = :message_id and segment.session_id = :session_id and segment.source_id = m.session_id
+  and segment.after_seq < m.seq and m.seq <= segment.through_seq
+
+-- name: message.undoable_checkpoint
 -- Only while nothing was promoted or generated after it.
-delete from session_message
-where id = :message_id and session_id = :session_id and type = 'compaction' and not exists (
-  select 1 from session_message later
-  where later.session_id = :session_id and later.seq > session_message.seq
+select 1 from session_message m
+cross join session_lineage segment
+where m.id = :message_id and segment.session_id = :session_id and segment.source_id = m.session_id
+  and segment.after_seq < m.seq and m.seq <= segment.through_seq and m.type = 'compaction' and not exists (
+  select 1 from session_lineage following
+  cross join session_message later
+  where following.session_id = :session_id and following.through_seq > m.seq
+    and later.session_id = following.source_id
+    and later.seq > max(following.after_seq, m.seq) and later.seq <= following.through_seq
     and later.type in ('user', 'assistant', 'synthetic', 'shell', 'compaction'))
-
--- name: part.delete_after
-delete from session_message_part
-where session_id = :session_id
-  and message_seq > (select seq from session_message where id = :message_id and session_id = :session_id)
-
--- name: message.in_session
-select 1 from session_message where id = :message_id and session_id = :session_id
 
 -- name: part.supersede
 -- Call ids may repeat within a message: what is meant by a key from now on is the item that is about to be added.
@@ -134,96 +158,143 @@ where session_id = :session_id and status in ('pending', 'running')
   and kind = 'tool' and key = :key
 
 -- name: message.get
-select m.seq, m.id, m.type, cast(m.data as blob) as data, cast((
+select m.seq, m.id, m.type, m.session_id as owner_id, cast(m.data as blob) as data, cast((
   select group_concat(p.data, ',') from (
     select data from session_message_part
     where session_id = m.session_id and message_seq = m.seq order by idx) p
 ) as blob) as parts
-from session_message m where m.id = :message_id and m.session_id = :session_id
+from session_message m
+cross join session_lineage segment
+where m.id = :message_id and segment.session_id = :session_id and segment.source_id = m.session_id
+  and segment.after_seq < m.seq and m.seq <= segment.through_seq
 
 -- name: message.page_desc
-select m.seq, m.id, m.type, cast(m.data as blob) as data, cast((
+select m.seq, m.id, m.type, m.session_id as owner_id, cast(m.data as blob) as data, cast((
   select group_concat(p.data, ',') from (
     select data from session_message_part
     where session_id = m.session_id and message_seq = m.seq order by idx) p
 ) as blob) as parts
-from session_message m
-where m.session_id = :session_id and m.seq < :anchor order by m.seq desc limit :limit
+from session_lineage segment
+cross join session_message m
+where segment.session_id = :session_id and segment.after_seq < :anchor
+  and m.session_id = segment.source_id
+  and m.seq > segment.after_seq and m.seq <= min(segment.through_seq, :anchor - 1)
+order by segment.after_seq desc, m.seq desc limit :limit
 
 -- name: message.page_asc
-select m.seq, m.id, m.type, cast(m.data as blob) as data, cast((
+select m.seq, m.id, m.type, m.session_id as owner_id, cast(m.data as blob) as data, cast((
   select group_concat(p.data, ',') from (
     select data from session_message_part
     where session_id = m.session_id and message_seq = m.seq order by idx) p
 ) as blob) as parts
-from session_message m
-where m.session_id = :session_id and m.seq > :anchor order by m.seq asc limit :limit
+from session_lineage segment
+cross join session_message m
+where segment.session_id = :session_id and segment.through_seq > :anchor
+  and m.session_id = segment.source_id
+  and m.seq > max(segment.after_seq, :anchor) and m.seq <= segment.through_seq
+order by segment.after_seq, m.seq limit :limit
 
 -- name: message.active
 -- Active history: from the newest checkpoint on, plus system messages newer than the baseline.
 with cut as (
-  select (select max(seq) from session_message where session_id = :session_id and type = 'compaction') as checkpoint,
-         (select baseline_seq from session_context_epoch where session_id = :session_id) as baseline
+  select (
+    select m.seq from session_lineage segment
+    cross join session_message m indexed by session_message_checkpoint
+    where segment.session_id = :session_id and m.session_id = segment.source_id and m.type = 'compaction'
+      and m.seq > segment.after_seq and m.seq <= segment.through_seq
+    order by segment.after_seq desc, m.seq desc limit 1) as checkpoint,
+    (select baseline_seq from session_context_epoch where session_id = :session_id) as baseline
 )
-select m.seq, m.id, m.type, cast(m.data as blob) as data, cast((
+select m.seq, m.id, m.type, m.session_id as owner_id, cast(m.data as blob) as data, cast((
   select group_concat(p.data, ',') from (
     select data from session_message_part
     where session_id = m.session_id and message_seq = m.seq order by idx) p
 ) as blob) as parts
-from session_message m, cut
-where m.session_id = :session_id
+from cut
+cross join session_lineage segment
+cross join session_message m
+where segment.session_id = :session_id and m.session_id = segment.source_id
+  and m.seq > segment.after_seq and m.seq <= segment.through_seq
   and (cut.checkpoint is null or m.seq >= cut.checkpoint
        or (m.type = 'system' and cut.baseline is not null and m.seq > cut.baseline))
   and (m.type <> 'system' or cut.baseline is null or m.seq > cut.baseline)
-order by m.seq
+order by segment.after_seq, m.seq
 
 -- name: message.open_input
--- What the user put into the conversation before a position and no complete answer follows. A step that failed is no
--- answer; a step that called tools is part of one.
+-- What was put into the conversation before a position and no complete answer follows. A step that failed or was
+-- rejected is no answer; a step that called tools is part of one, unless it holds the structured answer. A message that
+-- asks for no answer is not what a step works on. A synthetic message is an input if it was admitted.
 with newest as (
-  select seq from session_message
-  where session_id = :session_id and type = 'user' and seq < :before order by seq desc limit 1
+  select m.seq from session_lineage segment
+  cross join session_message m
+  where segment.session_id = :session_id and segment.after_seq < :before and m.session_id = segment.source_id
+    and m.seq > segment.after_seq and m.seq <= min(segment.through_seq, :before - 1) and (
+      m.type = 'user' and json_extract(m.data, '$.options.noReply') is null
+      or m.type = 'synthetic' and exists (select 1 from session_input input where input.id = m.id))
+  order by segment.after_seq desc, m.seq desc limit 1
 ), heard as (
   select coalesce((
-    select m.seq from session_message m
-    where m.session_id = :session_id and m.type = 'assistant' and m.seq < newest.seq
+    select m.seq from session_lineage segment
+    cross join session_message m
+    where segment.session_id = :session_id and segment.after_seq < newest.seq and m.session_id = segment.source_id
+      and m.seq > segment.after_seq and m.seq <= min(segment.through_seq, newest.seq - 1) and m.type = 'assistant'
       and json_extract(m.data, '$.finish') is not null and json_extract(m.data, '$.error') is null
-    order by m.seq desc limit 1), -1) as seq
+      and json_extract(m.data, '$.rejected') is null
+    order by segment.after_seq desc, m.seq desc limit 1), -1) as seq
   from newest
 ), taken as (
   select coalesce((
-    select m.seq from session_message m
-    where m.session_id = :session_id and m.type = 'assistant' and m.seq > newest.seq and m.seq < :before
+    select m.seq from session_lineage segment
+    cross join session_message m
+    where segment.session_id = :session_id and segment.through_seq > newest.seq and m.session_id = segment.source_id
+      and m.seq > max(segment.after_seq, newest.seq) and m.seq <= min(segment.through_seq, :before - 1)
+      and m.type = 'assistant'
       and json_extract(m.data, '$.finish') is not null and json_extract(m.data, '$.error') is null
-    order by m.seq limit 1), :before) as seq
+      and json_extract(m.data, '$.rejected') is null
+    order by segment.after_seq, m.seq limit 1), :before) as seq
   from newest
 )
-select m.seq, m.id, m.type, cast(m.data as blob) as data, null as parts
-from session_message m, newest, heard, taken
-where m.session_id = :session_id and m.type in ('user', 'synthetic', 'shell')
-  and m.seq > heard.seq and m.seq < taken.seq
+select m.seq, m.id, m.type, m.session_id as owner_id, cast(m.data as blob) as data, null as parts
+from newest
+cross join heard
+cross join taken
+cross join session_lineage segment
+cross join session_message m
+where segment.session_id = :session_id and m.session_id = segment.source_id
+  and m.seq > max(segment.after_seq, heard.seq) and m.seq <= min(segment.through_seq, taken.seq - 1)
+  and m.type in ('user', 'synthetic', 'shell')
   and not exists (
-    select 1 from session_message answer
-    where answer.session_id = :session_id and answer.type = 'assistant'
-      and answer.seq > newest.seq and answer.seq < :before
+    select 1 from session_lineage following
+    cross join session_message answer
+    where following.session_id = :session_id and answer.session_id = following.source_id and answer.type = 'assistant'
+      and answer.seq > max(following.after_seq, newest.seq) and answer.seq <= min(following.through_seq, :before - 1)
       and json_extract(answer.data, '$.finish') is not null and json_extract(answer.data, '$.error') is null
-      and not exists (
+      and json_extract(answer.data, '$.rejected') is null
+      and (json_type(answer.data, '$.structured') is not null or not exists (
         select 1 from session_message_part part
-        where part.session_id = :session_id and part.message_seq = answer.seq and part.kind = 'tool'
-          and coalesce(json_extract(part.data, '$.provider.executed'), 0) = 0))
+        where part.session_id = answer.session_id and part.message_seq = answer.seq and part.kind = 'tool'
+          and coalesce(json_extract(part.data, '$.provider.executed'), 0) = 0)))
 order by m.seq
 
 -- name: message.after
 -- The content of a message that the caller holds in memory is not put together.
-select m.seq, m.id, m.type, cast(m.data as blob) as data, case when m.id is not :held then cast((
+select m.seq, m.id, m.type, m.session_id as owner_id, cast(m.data as blob) as data, case when m.id is not :held then cast((
   select group_concat(p.data, ',') from (
     select data from session_message_part
     where session_id = m.session_id and message_seq = m.seq order by idx) p
 ) as blob) end as parts
-from session_message m where m.session_id = :session_id and m.seq > :after order by m.seq
+from session_lineage segment
+cross join session_message m
+where segment.session_id = :session_id and segment.through_seq > :after and m.session_id = segment.source_id
+  and m.seq > max(segment.after_seq, :after) and m.seq <= segment.through_seq
+order by segment.after_seq, m.seq
 
 -- name: message.checkpoint
-select max(seq) as seq from session_message where session_id = :session_id and type = 'compaction'
+select m.seq from session_lineage segment
+cross join session_message m indexed by session_message_checkpoint
+where segment.session_id = :session_id and m.session_id = segment.source_id and m.type = 'compaction'
+  and m.seq > segment.after_seq and m.seq <= segment.through_seq
+order by segment.after_seq desc, m.seq desc limit 1
 
 -- name: message.unsettled_tools
 -- Calls that a previous drain left pending or running, with what their failure must carry.

@@ -18,6 +18,9 @@ delete from session_attachment where session_id = :id
 -- name: projection.clear_instructions
 delete from session_instruction where session_id = :id
 
+-- name: projection.clear_instruction_entries
+delete from session_instruction_entry where session_id = :id
+
 -- name: projection.clear_turn
 delete from session_turn where session_id = :id
 
@@ -29,6 +32,12 @@ delete from session_request where session_id = :id
 
 -- name: projection.clear_session
 delete from session where id = :id
+
+-- name: projection.clear_lineage
+delete from session_lineage where session_id = :id
+
+-- name: projection.lineage
+select * from session_lineage where session_id = :id order by after_seq
 
 -- name: projection.session
 select * from session where id = :id
@@ -47,6 +56,9 @@ select * from todo where session_id = :id order by position
 
 -- name: projection.instructions
 select * from session_instruction where session_id = :id order by seq, path
+
+-- name: projection.instruction_entries
+select * from session_instruction_entry where session_id = :id order by key
 
 -- name: projection.turn
 select * from session_turn where session_id = :id

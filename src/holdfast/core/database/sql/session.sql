@@ -6,12 +6,13 @@ insert into session (
   id, project_id, workspace_id, parent_id, slug, directory, path, title, version, share_url,
   summary_additions, summary_deletions, summary_files, summary_diffs, metadata, cost,
   tokens_input, tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write,
-  revert, permission, agent, model, time_created, time_updated, time_compacting, time_archived
+  revert, permission, agent, model, time_created, time_updated, time_compacting, time_archived, fork
 ) values (
   :id, :project_id, :workspace_id, :parent_id, :slug, :directory, :path, :title, :version, :share_url,
   :summary_additions, :summary_deletions, :summary_files, :summary_diffs, :metadata, :cost,
   :tokens_input, :tokens_output, :tokens_reasoning, :tokens_cache_read, :tokens_cache_write,
-  :revert, :permission, :agent, :model, :time_created, :time_updated, :time_compacting, :time_archived
+  :revert, :permission, :agent, :model, :time_created, :time_updated, :time_compacting, :time_archived,
+  :fork
 )
 
 -- name: session.overwrite
@@ -24,7 +25,7 @@ update session set
   tokens_cache_read = :tokens_cache_read, tokens_cache_write = :tokens_cache_write,
   revert = :revert, permission = :permission, agent = :agent, model = :model,
   time_created = :time_created, time_updated = :time_updated,
-  time_compacting = :time_compacting, time_archived = :time_archived
+  time_compacting = :time_compacting, time_archived = :time_archived, fork = :fork
 where id = :id
 
 -- name: session.set_agent
@@ -32,6 +33,9 @@ update session set agent = :agent, time_updated = :timestamp where id = :id
 
 -- name: session.set_model
 update session set model = :model, time_updated = :timestamp where id = :id
+
+-- name: session.instructions_changed
+update session set instructions_seq = :seq, time_updated = :timestamp where id = :id
 
 -- name: session.move
 update session set directory = :directory, workspace_id = :workspace_id, path = :path, time_updated = :timestamp
@@ -70,31 +74,35 @@ delete from session_context_epoch where session_id = :id
 
 -- name: session.clear_epoch_after
 delete from session_context_epoch
-where session_id = :session_id and exists (
-  select 1 from session_message boundary
-  where boundary.id = :message_id and boundary.session_id = :session_id and (
-    session_context_epoch.baseline_seq > boundary.seq or exists (
-      select 1 from session_message later
-      where later.session_id = :session_id and later.seq > boundary.seq and later.type in ('system', 'compaction'))))
+where session_id = :session_id and (
+  baseline_seq > coalesce(:after, (select seq from session_message where id = :message_id and session_id = :session_id)) or exists (
+    select 1 from session_lineage segment
+    cross join session_message later
+    where segment.session_id = :session_id and later.session_id = segment.source_id and later.seq <= segment.through_seq
+      and later.seq > max(segment.after_seq, coalesce(:after, (select seq from session_message where id = :message_id and session_id = :session_id)))
+      and later.type in ('system', 'compaction')))
 
 -- name: session.get
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
   tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
-  directory, workspace_id, path, revert
+  directory, workspace_id, path, revert, fork
 from session where id = :id
 
 -- name: session.place
 select directory, workspace_id from session where id = :id
 
--- name: session.glance
+-- name: session.at_boundary
 -- A Session, of which deliveries something waits, and the last sequence of its log, in one read.
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
   tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
-  directory, workspace_id, path, revert,
+  directory, workspace_id, path, revert, fork,
   exists (select 1 from session_input where session_id = :id and promoted_seq is null
     and withdrawn_seq is null and delivery = 'steer') as steer,
   exists (select 1 from session_input where session_id = :id and promoted_seq is null
     and withdrawn_seq is null and delivery = 'queue') as queue,
+  exists (select 1 from session_input where session_id = :id and promoted_seq is null
+    and withdrawn_seq is null and delivery = 'steer' and no_reply = 0) as steer_asks,
+  instructions_seq,
   coalesce((select seq from event_sequence where aggregate_id = :id), -1) as head
 from session where id = :id
 
@@ -102,14 +110,14 @@ from session where id = :id
 select id, slug, project_id, workspace_id, directory, path, parent_id, share_url, summary_additions,
   summary_deletions, summary_files, summary_diffs, metadata, cost, tokens_input, tokens_output, tokens_reasoning,
   tokens_cache_read, tokens_cache_write, title, agent, model, version, time_created, time_updated, time_compacting,
-  time_archived, permission, revert
+  time_archived, permission, revert, fork
 from session where id = :id
 
 -- name: session.list_desc
 -- Our session ids sort newest first, so within one millisecond the smaller id is the newer session.
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
   tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
-  directory, workspace_id, path, revert
+  directory, workspace_id, path, revert, fork
 from session
 where (:directory is null or directory = :directory)
   and (:project is null or project_id = :project)
@@ -123,7 +131,7 @@ order by time_created desc, id asc limit :limit
 -- name: session.list_asc
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
   tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
-  directory, workspace_id, path, revert
+  directory, workspace_id, path, revert, fork
 from session
 where (:directory is null or directory = :directory)
   and (:project is null or project_id = :project)

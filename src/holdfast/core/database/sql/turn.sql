@@ -12,18 +12,22 @@ update session_turn set message_id = :message_id where session_id = :session_id
 -- name: turn.end
 delete from session_turn where session_id = :session_id
 
--- name: turn.of
-select agent, model, attempt, message_id, time_dispatched from session_turn where session_id = :session_id
-
 -- name: turn.last_dispatch
-with last as (
-  select seq, data from event
-  where aggregate_id = :session_id and type = 'session.next.turn.dispatched.1' order by seq desc limit 1
-)
+-- The newest of its own, or else the newest in the history it shares.
 select last.data as event, exists (
   select 1 from event
   where aggregate_id = :session_id and type = 'session.next.revert.committed.1' and seq > last.seq) as reverted
-from last
+from event last where last.position = coalesce((
+  select position from event
+  where aggregate_id = :session_id and type = 'session.next.turn.dispatched.1' order by seq desc limit 1
+), (
+  select shared.position from session_lineage segment
+  cross join event shared
+  where segment.session_id = :session_id and segment.source_id <> :session_id
+    and shared.aggregate_id = segment.source_id
+    and shared.seq > segment.after_seq and shared.seq <= segment.through_seq
+    and shared.type = 'session.next.turn.dispatched.1'
+  order by segment.after_seq desc, shared.seq desc limit 1))
 
 -- name: turn.dangling_compaction
 select json_extract(started.data, '$.messageID') from event started

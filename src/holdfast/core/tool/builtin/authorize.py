@@ -39,6 +39,12 @@ async def allow_outside(permissions: Authorizer, context: ToolContext, targets: 
         await permissions.allow(context, "external_directory", [boundary], save=[boundary])
 
 
+async def allow_read(permissions: Authorizer, context: ToolContext, target: Target) -> None:
+    """Ask for everything that reading a file or listing a directory needs."""
+    await allow_outside(permissions, context, [target])
+    await permissions.allow(context, "read", [target.resource], save=narrowest_first(target.resource))
+
+
 def narrowest_first(*resources: str) -> tuple[str, ...]:
     """Approvals that can be saved: these resources (the default of `always`), or `*`. A resource with a wildcard
     character in its name would be saved as a pattern, so then nothing can be saved."""

@@ -126,11 +126,12 @@ def bash_tool(
     sandbox: Sandbox | None = None,
     attended: bool = False,
 ) -> Tool[BashInput, BashOutput]:
-    """`host` is the runtime's own environment; `settings` is called at each execution. The description tells the model
-    about the sandbox configured now. Escaping it is offered only where a person can be asked (`attended`)."""
+    """The description tells the model about the sandbox configured now. Escaping it is offered only where a person can
+    be asked (`attended`)."""
     confined = sandbox.settings if sandbox is not None and sandbox.settings.mode != "off" else None
     escapable = confined is not None and attended
-    bash = _Bash(paths, processes, authorizer, host, settings, store, sandbox, escapable)
+    commands = ShellCommands(paths, processes, authorizer, host, settings, sandbox)
+    bash = _Bash(commands, store, escapable)
     return Tool(
         description=DESCRIPTION if confined is None else confined_description(confined),
         input=ConfinedBashInput if escapable else BashInput,
@@ -147,37 +148,81 @@ def confined_description(settings: SandboxSettings) -> str:
     return CONFINED.format(writing=WRITING[settings.mode], network=NETWORK[settings.network])
 
 
+class ApprovedCommand(Frozen):
+    """A command that may run, and where and how."""
+
+    command: str
+    workdir: Target
+    warnings: list[str]
+    """About directories outside the project; they were shown with the request."""
+    settings: BashSettings
+    terms: SandboxDecision
+
+
 class _Bash(Frozen, eq=False):
+    """The executor of the tool."""
+
+    commands: "ShellCommands"
+    store: OutputStore | None
+    escapable: bool
+
+    async def execute(self, given: BashInput, context: ToolContext) -> BashOutput:
+        approved = await self.commands.approve(given, context)
+        output = CommandOutput(self.store)
+        timeout = DEFAULT_TIMEOUT if given.timeout is UNSET else given.timeout
+        try:
+            with _checkpoints(output):
+                ended = await self.commands.run(approved, output, timeout=timeout)
+        except asyncio.CancelledError:
+            shown = output.finish()
+            report({"truncated": shown.truncated}, (TextContent(text=shown.text),))
+            raise
+        shown = output.finish()
+        remarks = _remarks(ended, timeout, approved.warnings)
+        about = about_sandbox(ended, approved.terms, escapable=self.escapable)
+        return BashOutput(_result(ended, shown.truncated), shown.text, "\n".join((remarks, *about)), shown.path)
+
+
+class ShellCommands(Frozen, eq=False):
+    """Commands of a Location: approved as calls of `bash`, and run in its shell, sandbox and environment. `host` is the
+    runtime's own environment; `settings` is called at each execution."""
+
     paths: LocationPaths
     processes: Processes
     authorizer: Authorizer
     host: Mapping[str, str]
     settings: Callable[[], BashSettings]
-    store: OutputStore | None
     sandbox: Sandbox | None
-    escapable: bool
     parsing: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
-    async def execute(self, given: BashInput, context: ToolContext) -> BashOutput:
+    async def approve(self, given: BashInput, context: ToolContext) -> ApprovedCommand:
+        """Wait for permission, however long that takes. Raises ToolFailure or DeniedByPerson."""
         settings = self.settings()
         workdir = self._workdir(given, settings)
         warnings = await self._authorize(given.command, workdir, context)
         terms = await self._terms(given, workdir, context)
         # Checked again: the approval may have taken hours.
         _check_directory(given.command, workdir)
-        output = CommandOutput(self.store)
-        timeout = DEFAULT_TIMEOUT if given.timeout is UNSET else given.timeout
+        return ApprovedCommand(given.command, workdir, warnings, settings, terms)
+
+    async def run(
+        self, approved: ApprovedCommand, output: Callable[[bytes], bool], *, timeout: int | None = None
+    ) -> ProcessExit:
+        """Run until exit, or the timeout in milliseconds. Raises ToolFailure if it cannot be started."""
+        settings = approved.settings
+        environment = child_environment(self.host, passed=settings.passed, values=settings.values)
+        shell = command_shell(settings.shell, environment)
         try:
-            ended = await self._run(given.command, workdir.path, timeout, settings, output, terms)
-        except asyncio.CancelledError:
-            shown = output.finish()
-            report({"truncated": shown.truncated}, (TextContent(text=shown.text),))
-            raise
+            return await self.processes.run(
+                (shell, "-c", approved.command),
+                cwd=approved.workdir.path,
+                environment=environment,
+                output=output,
+                timeout=None if timeout is None else timeout / 1000,
+                confinement=approved.terms.confinement,
+            )
         except ProcessError as problem:
-            raise _unable(given.command, problem.cause or str(problem)) from problem
-        shown = output.finish()
-        remarks = "\n".join((_remarks(ended, timeout, warnings), *self._about_sandbox(ended, terms)))
-        return BashOutput(_result(ended, shown.truncated), shown.text, remarks, shown.path)
+            raise _unable(approved.command, problem.cause or str(problem)) from problem
 
     def _workdir(self, given: BashInput, settings: BashSettings) -> Target:
         if "\0" in given.command:
@@ -225,34 +270,15 @@ class _Bash(Frozen, eq=False):
         except SandboxRefused as refused:
             raise _unable(given.command, str(refused)) from refused
 
-    def _about_sandbox(self, ended: ProcessExit, terms: SandboxDecision) -> list[str]:
-        if terms.confinement is None:
-            return [WITHOUT_SANDBOX.format(problem=_sentence(terms.problem))] if terms.problem else []
-        lines = [f"{_sentence(terms.problem)}."] if terms.problem else []
-        if ended.code != 0:
-            lines += [IN_SANDBOX.format(summary=terms.summary), *((MAY_ESCAPE,) if self.escapable else ())]
-        return lines
 
-    async def _run(
-        self,
-        command: str,
-        workdir: Path,
-        timeout: int,
-        settings: BashSettings,
-        output: CommandOutput,
-        terms: SandboxDecision,
-    ) -> ProcessExit:
-        environment = child_environment(self.host, passed=settings.passed, values=settings.values)
-        shell = command_shell(settings.shell, environment)
-        with _checkpoints(output):
-            return await self.processes.run(
-                (shell, "-c", command),
-                cwd=workdir,
-                environment=environment,
-                output=output,
-                timeout=timeout / 1000,
-                confinement=terms.confinement,
-            )
+def about_sandbox(ended: ProcessExit, terms: SandboxDecision, *, escapable: bool = False) -> list[str]:
+    """Remarks on the sandbox in which a command ran, if they may explain its result."""
+    if terms.confinement is None:
+        return [WITHOUT_SANDBOX.format(problem=_sentence(terms.problem))] if terms.problem else []
+    lines = [f"{_sentence(terms.problem)}."] if terms.problem else []
+    if ended.code != 0:
+        lines += [IN_SANDBOX.format(summary=terms.summary), *((MAY_ESCAPE,) if escapable else ())]
+    return lines
 
 
 @contextmanager
@@ -294,18 +320,20 @@ def _result(ended: ProcessExit, truncated: bool) -> BashResult:
 
 def _remarks(ended: ProcessExit, timeout: int, warnings: list[str]) -> str:
     lines = ["Warnings:", *(f"- {warning}" for warning in warnings), ""] if warnings else []
-    match ended.cause:
-        case "timeout":
-            lines.append(TIMED_OUT.format(timeout=timeout))
-        case "storm":
-            lines.append(TOO_MANY_PROCESSES)
-        case "closed":
-            lines.append(CLOSED)
-        case _ if ended.signal is not None:
-            lines.append(KILLED.format(code=ended.code, signal=ended.signal))
-        case _:
-            lines.append(EXITED.format(code=ended.code))
+    lines.append(TIMED_OUT.format(timeout=timeout) if ended.cause == "timeout" else how_it_ended(ended))
     return "\n".join(lines)
+
+
+def how_it_ended(ended: ProcessExit) -> str:
+    match ended.cause:
+        case "storm":
+            return TOO_MANY_PROCESSES
+        case "closed":
+            return CLOSED
+        case _ if ended.signal is not None:
+            return KILLED.format(code=ended.code, signal=ended.signal)
+        case _:
+            return EXITED.format(code=ended.code)
 
 
 def _sentence(text: str) -> str:

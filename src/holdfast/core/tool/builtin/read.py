@@ -29,7 +29,7 @@ from holdfast.core.filesystem.text import (
     guess_encoding,
     is_binary,
 )
-from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, file_failures, narrowest_first
+from holdfast.core.tool.builtin.authorize import Authorizer, allow_read, file_failures
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
@@ -84,8 +84,7 @@ def read_tool(
     async def execute(given: ReadInput, context: ToolContext) -> ReadOutput:
         with file_failures(f"Unable to read {given.path}"):
             target = files.resolve(given.path, kind="directory")
-        await allow_outside(permissions, context, [target])
-        await permissions.allow(context, "read", [target.resource], save=narrowest_first(target.resource))
+        await allow_read(permissions, context, target)
         with file_failures(f"Unable to read {given.path}"):
             output, status = await _read(_ReadRequest(given, target, files.settings()))
         if status is not None:

@@ -1,0 +1,214 @@
+"""Resolves the mentions in a prompt's text into attachments and notes, before the prompt is admitted.
+
+Invariants
+- A file is attached only with the permission that the `read` tool needs for it, asked for the prompt's agent. It is
+  opened without following links, so that it is the file for which permission was given.
+- A mention never refuses a prompt: what cannot be attached becomes a note."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.filesystem.content import Unusable
+from holdfast.core.filesystem.descriptor import open_file, open_parent
+from holdfast.core.filesystem.errors import FileError, WrongKind
+from holdfast.core.permission.errors import DeniedByPerson
+from holdfast.core.prompt.agent_guidance import agent_guidance
+from holdfast.core.prompt.lookup import Broken, NamedAgent, NamedPath, Names
+from holdfast.core.session.attachment_source import DIRECTORY, check_lines, read_handle
+from holdfast.core.session.attachments import (
+    FILES,
+    FULL,
+    SECONDS,
+    TOTAL_CHARACTERS,
+    AttachmentSource,
+    check_size,
+)
+from holdfast.core.session.mentioned import Mentioned, MentionedFile, not_attached
+from holdfast.core.session.prompt_input import media_type
+from holdfast.core.tool.builtin.authorize import Denied, allow_read
+from holdfast.core.tool.tool import ToolContext
+from holdfast.schema.prompt import AgentAttachment, FileAttachment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from holdfast.core.agent.agents import Agents
+    from holdfast.core.filesystem.content import Content
+    from holdfast.core.filesystem.image import ImageLimits
+    from holdfast.core.filesystem.location_path import Target
+    from holdfast.core.prompt.lookup import Findings, Lookup
+    from holdfast.core.reference.location_references import LocationReferences
+    from holdfast.core.session.attachment_source import Source
+    from holdfast.core.session.attachments import Attachments
+    from holdfast.core.tool.builtin.authorize import Authorizer
+    from holdfast.schema.prompt import Prompt
+    from holdfast.schema.session import Session
+
+DENIED = "permission for it was denied"
+LEFT_OUT = "{count} further mention{s} could not be attached: a prompt attaches at most {most} of them."
+SLOW = "The mentions in this prompt could not be looked up within {seconds:g} s, and nothing was attached for them."
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Mentions:
+    """Of one Location."""
+
+    def __init__(
+        self,
+        lookup: Lookup,
+        agents: Agents,
+        references: LocationReferences,
+        permissions: Authorizer,
+        attachments: Attachments,
+        *,
+        image_limits: Callable[[], ImageLimits],
+        callable_agents: Callable[[str], Collection[str]] = lambda agent: (),
+    ) -> None:
+        """`callable_agents` are the agents that an agent may call with
+        a tool that it is offered."""
+        self._lookup = lookup
+        self._agents = agents
+        self._references = references
+        self._permissions = permissions
+        self._attachments = attachments
+        self._image_limits = image_limits
+        self._callable_agents = callable_agents
+
+    async def resolve(self, session: Session, prompt: Prompt) -> Mentioned:
+        """Waits while a person decides about a permission. Changes nothing, so that it can be cancelled. Raises
+        PromptTooLarge."""
+        check_size(prompt, session.id)
+        most = max(FILES - len(prompt.files or ()), 0)
+        names = self._names()
+        try:
+            async with asyncio.timeout(SECONDS):
+                found = await asyncio.to_thread(self._lookup.find, prompt.text, names, most)
+        except TimeoutError:
+            return Mentioned(notes=(SLOW.format(seconds=SECONDS),))
+        chosen = self._agents.select((prompt.options and prompt.options.agent) or session.agent)
+        return await self._resolve(found, most, session.id, chosen.id)
+
+    def _names(self) -> Names:
+        """A reference whose first fetch is due is fetched from now on, so that the next mention finds it."""
+        agents = (agent.id for agent in self._agents.list() if agent.mode != "primary" and not agent.hidden)
+        return Names({reference.name: reference for reference in self._references.refreshed()}, frozenset(agents))
+
+    async def _resolve(self, found: Findings, most: int, session_id: str, agent: str) -> Mentioned:
+        permissions = _PromptPermissions(self._permissions)
+        agents: list[AgentAttachment] = []
+        allowed: list[NamedPath] = []
+        reasons: dict[str, str] = {}
+        for named in found.named:
+            match named:
+                case NamedAgent(mention):
+                    agents.append(AgentAttachment(name=mention.path, source=mention.source))
+                case Broken(mention, reason):
+                    reasons[mention.source.text] = reason
+                case NamedPath(mention, target, _):
+                    text = mention.source.text
+                    try:
+                        if mention.lines is not None:
+                            check_lines(mention.lines)
+                        context = ToolContext(session_id, agent, assistant_message_id="", tool_call_id=text[:100])
+                        await allow_read(permissions, context, target)
+                        allowed.append(named)
+                    except (Unusable, Denied) as refused:
+                        reasons[text] = str(refused)
+        files = await self._read(allowed, reasons)
+        texts = (named.mention.source.text for named in found.named)
+        notes = [not_attached(text, reasons[text]) for text in texts if text in reasons]
+        if found.left_out:
+            notes.append(LEFT_OUT.format(count=found.left_out, s="" if found.left_out == 1 else "s", most=most))
+        notes += agent_guidance((item.name for item in agents), self._callable_agents(agent))
+        return Mentioned(tuple(files), tuple(agents), tuple(notes))
+
+    async def _read(self, allowed: Sequence[NamedPath], reasons: dict[str, str]) -> list[MentionedFile]:
+        """The files that can be attached; adds the reasons of the others by the text of their mention."""
+        files: list[MentionedFile] = []
+        room = TOTAL_CHARACTERS
+        sources = [AttachmentSource(partial(_source, named), named.name) for named in allowed]
+        waiting = iter(allowed)
+        async with aclosing(self._attachments.read(sources, self._image_limits())) as results:
+            async for result in results:
+                named = next(waiting)
+                if isinstance(result, Unusable):
+                    reason = str(result)
+                elif result.content.kind == "note":
+                    reason = result.content.value
+                elif len(result.content.value) > room:
+                    reason = FULL
+                else:
+                    room -= len(result.content.value)
+                    files.append(_file(named, result.content))
+                    continue
+                reasons[named.mention.source.text] = reason
+        return files
+
+
+class _PromptPermissions:
+    """Asks each thing once for all mentions of a prompt. A person who denies one does not end anything."""
+
+    def __init__(self, permissions: Authorizer) -> None:
+        self._permissions = permissions
+        self._decided: dict[tuple[str, tuple[str, ...]], str | None] = {}
+
+    async def allow(
+        self,
+        context: ToolContext,
+        action: str,
+        resources: Sequence[str],
+        *,
+        save: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        key = (action, tuple(resources))
+        if key not in self._decided:
+            self._decided[key] = None
+            try:
+                await self._permissions.allow(context, action, resources, save=save, metadata=metadata)
+            except Denied as denied:
+                self._decided[key] = str(denied)
+            except DeniedByPerson:
+                self._decided[key] = DENIED
+        if (reason := self._decided[key]) is not None:
+            raise Denied(reason)
+
+
+def _source(named: NamedPath) -> Source | Content:
+    target = named.target
+    try:
+        handle = _open(target)
+        try:
+            return read_handle(handle, media_type(target.path.as_uri()), named.mention.lines)
+        finally:
+            os.close(handle)
+    except FileError as error:
+        raise Unusable(str(error)) from error
+    except OSError as error:
+        raise Unusable(error.strerror or type(error).__name__) from error
+
+
+def _open(target: Target) -> int:
+    try:
+        return open_file(target)
+    except WrongKind as error:
+        if error.kind != "directory":
+            raise
+    with open_parent(target) as (parent, name):
+        return os.open(name, _DIRECTORY, dir_fd=parent)
+
+
+def _file(named: NamedPath, content: Content) -> MentionedFile:
+    lines, source = named.mention.lines, named.mention.source
+    uri = named.target.path.as_uri()
+    if content.mime == DIRECTORY:
+        uri = f"{uri.removesuffix('/')}/"
+    elif lines is not None:
+        uri = f"{uri}?start={lines.start}&end={lines.end}"
+    attachment = FileAttachment(uri=uri, mime=content.mime, name=named.name, source=source)
+    return MentionedFile(source.text, attachment, content)

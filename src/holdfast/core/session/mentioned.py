@@ -1,0 +1,33 @@
+"""What the text of a prompt mentions, resolved before the prompt is admitted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.schema.frozen import Frozen
+
+if TYPE_CHECKING:
+    from holdfast.core.filesystem.content import Content
+    from holdfast.schema.prompt import AgentAttachment, FileAttachment
+
+SHOWN = 200
+NOT_ATTACHED = "`{text}` could not be attached: {reason}"
+
+
+class MentionedFile(Frozen):
+    text: str
+    """The mention as it was written."""
+    attachment: FileAttachment
+    content: Content
+
+
+class Mentioned(Frozen):
+    files: tuple[MentionedFile, ...] = ()
+    agents: tuple[AgentAttachment, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def not_attached(text: str, reason: str) -> str:
+    """The note about a mention that is not attached."""
+    shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return NOT_ATTACHED.format(text=shown.replace("`", "'"), reason=reason)

@@ -1,0 +1,21 @@
+"""Checks the output format of a prompt at admission."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.session.errors import FormatRefused
+from holdfast.llm.schema_check import SchemaProblem, check_schema
+
+if TYPE_CHECKING:
+    from holdfast.schema.prompt import Prompt
+
+
+def check_format(prompt: Prompt, session_id: str) -> None:
+    """Raises FormatRefused for a schema that answers cannot be validated against."""
+    if prompt.options is None or prompt.options.format is None:
+        return
+    try:
+        check_schema(prompt.options.format.schema)
+    except SchemaProblem as problem:
+        raise FormatRefused(session_id, str(problem)) from None

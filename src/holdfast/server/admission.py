@@ -1,0 +1,60 @@
+"""Admits a prompt that has to be resolved first: parse, resolve, validate, admit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from holdfast.core.permission.rules import DENY_EVERYTHING
+from holdfast.core.session.prompt_input import unresolved
+from holdfast.core.skill.attachment import attach_skills
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+    from holdfast.core.location.services import LocationServices
+    from holdfast.schema.prompt import Admission, Delivery, Prompt
+    from holdfast.schema.session import Session
+    from holdfast.server.types import ApiCall
+
+    Resolve = Callable[[LocationServices, Session, Prompt], Coroutine[Any, Any, Prompt]]
+
+
+async def admit_resolved(
+    call: ApiCall,
+    given: Prompt,
+    resolve: Resolve,
+    *,
+    id: str | None,
+    delivery: Delivery,
+    resume: bool,
+    checked: bool = False,
+    resolves: bool = False,
+) -> Admission:
+    """A retry is recognised by what was sent, and not resolved again. Resolving ends when the caller disconnects.
+    `resolves`: the mentions in the text too."""
+    session, sessions = call.session, call.runtime.sessions
+    assert session is not None
+    given = unresolved(given, resolves=resolves)
+    known = await sessions.admitted(session.id, given, id=id, delivery=delivery, resume=resume)
+    if known is not None:
+        return known
+    async with call.services as services:
+        await services.catalog.ready()
+        prompt = await call.while_connected(resolve(services, session, given))
+        mentioned = await call.while_connected(services.mentions.resolve(session, prompt)) if resolves else None
+    return await sessions.prompt(
+        session.id, prompt, id=id, delivery=delivery, resume=resume, checked=checked, mentioned=mentioned
+    )
+
+
+async def with_skills(services: LocationServices, session: Session, given: Prompt) -> Prompt:
+    """The prompt with the texts of its skills, as far as the agent of its turn may use them."""
+    if not given.skills:
+        return given
+    chosen = given.options.agent if given.options is not None else None
+    agent = services.agents.select(chosen or session.agent).id
+    authority = services.agents.authority(agent) or DENY_EVERYTHING
+    return replace(given, skills=await attach_skills(services.context.skills, given.skills, agent, authority))
