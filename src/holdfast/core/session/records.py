@@ -1,4 +1,4 @@
-"""Changes to a Session's own record: agent, model, title, archive time, deletion. Each change is an event. One that
+"""A Session's own record: creation, agent, model, title, archive time, deletion. Each change is an event. One that
 replaces the whole record is refused if anything was recorded meanwhile, and then tried again."""
 
 from __future__ import annotations
@@ -12,28 +12,33 @@ from msgspec.structs import replace
 
 from holdfast.core.database.errors import Moved
 from holdfast.core.database.unit import Statement
-from holdfast.core.session.errors import SessionNotFound
+from holdfast.core.session.errors import SessionDeleted as DeletedSession
+from holdfast.core.session.errors import SessionIdInUse, SessionNotFound
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.model import DEFAULT_VARIANT
 from holdfast.schema.pattern import pattern
+from holdfast.schema.session import NO_TOKENS, RecordTime, SessionRecord
 from holdfast.schema.session_event import (
     AgentSwitched,
     LineageShortened,
     ModelSwitched,
     RevertCommitted,
+    SessionCreated,
     SessionDeleted,
     SessionUpdated,
 )
+from holdfast.schema.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
     from holdfast.core.session.store import SessionStore
+    from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
-    from holdfast.schema.session import Session, SessionRecord
+    from holdfast.schema.session import Session
 
 DEFAULT_TITLE = "New session - "
 FORKED_TITLE = pattern(r"^(.*) \(fork #(\d{1,9})\)$", re.DOTALL)
@@ -48,12 +53,39 @@ class RevertDecision(Frozen):
     unmoved: Statement
 
 
+class NewSession(Frozen):
+    """What a new Session is made of. Without a title it is unnamed, and gets a generated one later."""
+
+    id: str
+    project_id: str
+    location: Location
+    subpath: str | None
+    parent_id: str | None = None
+    agent: str | None = None
+    model: ModelRef | None = None
+    title: str | None = None
+
+
 class SessionRecords:
     def __init__(self, log: EventLog, store: SessionStore, ids: Ids, clock: Clock) -> None:
         self._log = log
         self._store = store
         self._ids = ids
         self._clock = clock
+
+    async def create(self, new: NewSession, before: Sequence[Statement] = ()) -> Session:
+        """The new Session, or the one that has this id already, whatever else was asked. The id of a deleted Session is
+        refused: its events are still in the log. `before` comes first in the commit."""
+        unused = Statement("event.any_of", {"aggregate_id": new.id}, found=False, error=SessionIdInUse)
+        created = SessionCreated(session_id=new.id, info=self._new_record(new))
+        try:
+            await self._log.publish(created, location=new.location, before=(*before, unused))
+        except SessionIdInUse as refused:
+            known = await self._store.find(new.id)
+            if known is None:
+                raise DeletedSession(new.id) from refused
+            return known
+        return await self._store.get(new.id)
 
     async def switch_agent(self, session_id: str, agent: str) -> None:
         """Select the agent from the next turn on. Selecting the same agent again records it again."""
@@ -94,6 +126,25 @@ class SessionRecords:
         if record is None:
             raise SessionNotFound(session_id)
         await self._log.publish(SessionDeleted(session_id=session_id, info=record))
+
+    def _new_record(self, new: NewSession) -> SessionRecord:
+        now = self._clock.now()
+        return SessionRecord(
+            id=new.id,
+            slug=self._ids.slug(),
+            project_id=new.project_id,
+            workspace_id=new.location.workspace_id,
+            directory=new.location.directory,
+            path=new.subpath,
+            parent_id=new.parent_id,
+            cost=0.0,
+            tokens=NO_TOKENS,
+            title=new.title[:TITLE_CHARACTERS] if new.title else default_title(now),
+            agent=new.agent,
+            model=new.model,
+            version=__version__,
+            time=RecordTime(created=now, updated=now),
+        )
 
     async def _update(self, session_id: str, change: Callable[[SessionRecord], SessionRecord | None]) -> Session:
         for attempt in range(1, ATTEMPTS + 1):
