@@ -48,7 +48,7 @@ def fill(path: Path) -> None:
                 "insert into session_message_part values (?, 1, ?, 'text', ?, 'running', ?)", (id, seq, f"k{seq}", data)
             )
             connection.execute(
-                "insert into session_input values (?, ?, ?, ?, 'steer', null, null, 0, 'user', 0, null)",
+                "insert into session_input values (?, ?, ?, ?, 'steer', null, null, 0, 'user', 0, null, null)",
                 (id, seq, message, data),
             )
             connection.execute("insert into session_attachment values (?, ?, 0, '', '', ?)", (id, message, data))

@@ -17,6 +17,7 @@ FEW = {
     "inbox.lost_wakes": "only pending inputs have a row",
     "session.list_asc": "in the order of the index, up to the limit",
     "session.list_desc": "in the order of the index, up to the limit",
+    "task.undelivered": "only background tasks without a delivered result are in the index",
 }
 """Queries that go through a table, or an index, from its beginning."""
 PARTS = ("p", "cut", "last", "newest")

@@ -6,6 +6,7 @@ import gzip
 import logging
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from tests.core.conftest import new_session
@@ -27,11 +28,11 @@ OLD = Path(__file__).with_name("data") / "schema_1.db.gz"
 
 ADDED = (
     *("session_activity", "session_attempt", "session_blocked", "session_instruction_entry"),
-    *("session_lineage", "context_text"),
+    *("session_task", "session_lineage", "context_text"),
 )
 """Tables that the old schema did not have."""
-WIDER: dict[str, tuple[Any, ...]] = {"session": (None, None), "session_input": ("user", 0, None)}
-"""What the columns hold that the old schema did not have."""
+WIDER: dict[str, tuple[Any, ...]] = {"session": (None, None), "session_input": ("user", 0, None, ANY)}
+"""What the columns hold that the old schema did not have. When an input's activity ended is read from the events."""
 EPOCHS = """
 select epoch.session_id, baseline.content, snapshot.content, baseline_seq, revision, observed
 from session_context_epoch epoch
@@ -74,7 +75,7 @@ def test_an_upgrade_keeps_every_row(old: Path) -> None:
     assert len(before["event"]) > 100
     SqliteDatabase(old).close()
     assert upgraded(old) == before
-    assert all(rows(old, f"select * from {table}") == [] for table in ADDED[:4])
+    assert all(rows(old, f"select * from {table}") == [] for table in ADDED[:5])
     assert rows(old, "pragma user_version") == [(NEWEST,)]
     assert rows(old, "pragma foreign_key_check") == []
     assert rows(old, "pragma integrity_check") == [("ok",)]

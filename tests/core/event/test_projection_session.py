@@ -151,7 +151,7 @@ async def test_session_deleted_takes_everything_with_it(story: Story) -> None:
     raw(story.database.path, "insert into todo values ('ses_one', 0, 'c', 's', 'p', 1, 1, 1)")
     raw(
         story.database.path,
-        "insert into session_input values ('ses_one', 9, 'msg_i', '{}', 'steer', null, null, 1, 'user', 0, null)",
+        "insert into session_input values ('ses_one', 9, 'msg_i', '{}', 'steer', null, null, 1, 'user', 0, null, null)",
     )
     raw(story.database.path, "insert into session_message_part values ('ses_one', 1, 0, 'text', 't', null, '{}')")
     other = Story(story.database, story.log, "ses_two")

@@ -50,7 +50,7 @@ DAMAGE = {
     "inbox lost": "delete from session_input",
     "parts invented": "insert into session_message_part values ('ses_one', 5, 9, 'text', 'x', null, '{}')",
     "inbox invented": """insert into session_input
-        values ('ses_one', 99, 'msg_x', '{}', 'steer', null, null, 1, 'user', 0, null)""",
+        values ('ses_one', 99, 'msg_x', '{}', 'steer', null, null, 1, 'user', 0, null, null)""",
 }
 
 

@@ -41,11 +41,13 @@ def turn_abandoned(event: Projected) -> tuple[Statement, ...]:
 
 
 def activity_ended(event: Projected) -> tuple[Statement, ...]:
-    return (end_activity(event.data),)
+    return end_activity(event.data)
 
 
 def activity_suspended(event: Projected) -> tuple[Statement, ...]:
-    return (Statement("activity.suspend", moment(event.data)),)
+    """Also the end of an activity by a failed step, directly before this, is none."""
+    key = {"session_id": event.data.session_id}
+    return (Statement("activity.suspend", moment(event.data)), Statement("inbox.reopen", key))
 
 
 def permission_asked(event: Projected) -> tuple[Statement, ...]:

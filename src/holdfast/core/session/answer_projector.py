@@ -9,6 +9,7 @@ from msgspec import UNSET
 from holdfast.core.database.unit import Statement, Value
 from holdfast.core.session.projected_rows import (
     end_activity,
+    end_inputs,
     end_turn,
     json_or_none,
     message,
@@ -52,23 +53,23 @@ def step_ended(event: Projected) -> tuple[Statement, ...]:
     ended = [_end_step(data, patch), Statement("session.add_step_usage", usage), end_turn(data)]
     if data.structured is not UNSET:
         value = Statement("message.set_structured", {**step, "value": encode_text(data.structured)})
-        return (*ended, value, end_activity(data))
+        return (*ended, value, *end_activity(data))
     if data.rejected is not None:
         return tuple(ended)  # the model still owes the answer
-    return (*ended, Statement("activity.step_ended", step))
+    return (*ended, Statement("activity.step_ended", step), end_inputs(data))
 
 
 def step_failed(event: Projected) -> tuple[Statement, ...]:
     data: ev.StepFailed = event.data
     patch: dict[str, Any] = {"time": {"completed": data.timestamp}, "finish": "error", "error": data.error}
     if data.cost is None or data.tokens is None:
-        return (_end_step(data, patch), end_turn(data), end_activity(data))
+        return (_end_step(data, patch), end_turn(data), *end_activity(data))
     usage = {**usage_row(data, data.cost, data.tokens), "message_id": data.assistant_message_id}
     return (
         _end_step(data, {**patch, "cost": data.cost, "tokens": data.tokens}),
         Statement("session.add_step_usage", usage),
         end_turn(data),
-        end_activity(data),
+        *end_activity(data),
     )
 
 

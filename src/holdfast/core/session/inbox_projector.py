@@ -31,10 +31,12 @@ USER_FIELDS = ("text", "files", "agents", "skills", "metadata", "options", "comm
 
 def prompt_admitted(event: Projected) -> tuple[Statement, ...]:
     data: ev.PromptAdmitted = event.data
+    key = {"id": data.message_id}
     return (
-        Statement("message.exists", {"id": data.message_id}, found=False, error=MessageIdInUse),
-        Statement("inbox.exists", {"id": data.message_id}, found=False, error=MessageIdInUse),
+        Statement("message.exists", key, found=False, error=MessageIdInUse),
+        Statement("inbox.exists", key, found=False, error=MessageIdInUse),
         Statement("inbox.insert", _inbox_row(data, data.prompt, data.type or "user")),
+        *((Statement("task.deliver", {**key, "session_id": data.session_id}),) if data.type == "synthetic" else ()),
     )
 
 

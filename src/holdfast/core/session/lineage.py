@@ -42,6 +42,7 @@ def remove_after(boundary: Boundary) -> tuple[Statement, ...]:
         # What the model was told after the boundary, it is not told any more.
         Statement("session.clear_epoch_after", boundary, operational=True),
         Statement("inbox.delete_after", boundary),
+        Statement("task.delete_after", boundary),
         Statement("lineage.release_messages", boundary),
         Statement("lineage.release_parts", boundary),
         Statement("lineage.release_attachments", boundary),

@@ -45,8 +45,13 @@ def begin_activity(data: ev.SessionPayload) -> Statement:
     return Statement("activity.begin", moment(data))
 
 
-def end_activity(data: ev.SessionPayload) -> Statement:
-    return Statement("activity.end", {"session_id": data.session_id})
+def end_activity(data: ev.SessionPayload) -> tuple[Statement, ...]:
+    return Statement("activity.end", {"session_id": data.session_id}), end_inputs(data)
+
+
+def end_inputs(data: ev.SessionPayload) -> Statement:
+    """Unless an activity goes on."""
+    return Statement("inbox.end", {"session_id": data.session_id})
 
 
 def moment(data: ev.SessionPayload) -> dict[str, Value]:

@@ -11,6 +11,7 @@ from holdfast.core.session.answer_projector import ANSWER_PROJECTORS
 from holdfast.core.session.inbox_projector import INBOX_PROJECTORS
 from holdfast.core.session.message_projector import MESSAGE_PROJECTORS
 from holdfast.core.session.session_projector import RECORD_PROJECTORS
+from holdfast.core.session.task_projector import TASK_PROJECTORS
 
 if TYPE_CHECKING:
     from holdfast.core.event.projection import Projectors
@@ -21,4 +22,5 @@ SESSION_PROJECTORS: Projectors = {
     **MESSAGE_PROJECTORS,
     **ANSWER_PROJECTORS,
     **ACTIVITY_PROJECTORS,
+    **TASK_PROJECTORS,
 }

@@ -109,7 +109,7 @@ def revert_committed(event: Projected) -> tuple[Statement, ...]:
     return (
         Statement("message.boundary", boundary, found=True, error=UnknownBoundary),
         *remove_after(boundary),
-        end_activity(data),
+        *end_activity(data),
         _revert(data, None),
     )
 

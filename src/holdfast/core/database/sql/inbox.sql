@@ -45,6 +45,16 @@ where session_id = :session_id and (
   admitted_seq > coalesce(:after, (select seq from session_message where id = :message_id and session_id = :session_id))
   or promoted_seq > coalesce(:after, (select seq from session_message where id = :message_id and session_id = :session_id)))
 
+-- name: inbox.end
+-- Nothing is owed any more: the activity of all promoted inputs has ended.
+update session_input set ended_seq = :seq
+where session_id = :session_id and promoted_seq is not null and ended_seq is null
+  and not exists (select 1 from session_activity where session_id = :session_id)
+
+-- name: inbox.reopen
+-- The event before this one ended an activity that goes on.
+update session_input set ended_seq = null where session_id = :session_id and ended_seq = :seq - 1
+
 -- name: inbox.withdraw
 update session_input set withdrawn_seq = :seq
 where id = :id and session_id = :session_id and promoted_seq is null and withdrawn_seq is null

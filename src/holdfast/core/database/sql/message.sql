@@ -299,7 +299,7 @@ order by segment.after_seq desc, m.seq desc limit 1
 -- name: message.unsettled_tools
 -- Calls that a previous drain left pending or running, with what their failure must carry.
 select m.id as message_id, p.key as call_id, cast(p.data as blob) as data
-from session_message_part p
+from session_message_part p indexed by session_message_part_unsettled
 join session_message m on m.session_id = p.session_id and m.seq = p.message_seq
 where p.session_id = :session_id and p.status in ('pending', 'running')
 order by p.message_seq, p.idx

@@ -21,6 +21,9 @@ delete from session_instruction where session_id = :id
 -- name: projection.clear_instruction_entries
 delete from session_instruction_entry where session_id = :id
 
+-- name: projection.clear_tasks
+delete from session_task where session_id = :id
+
 -- name: projection.clear_turn
 delete from session_turn where session_id = :id
 
@@ -59,6 +62,9 @@ select * from session_instruction where session_id = :id order by seq, path
 
 -- name: projection.instruction_entries
 select * from session_instruction_entry where session_id = :id order by key
+
+-- name: projection.tasks
+select * from session_task where session_id = :id order by seq
 
 -- name: projection.turn
 select * from session_turn where session_id = :id

@@ -1,0 +1,75 @@
+-- Work that tool calls of a Session gave to child Sessions.
+
+-- name: task.insert
+insert into session_task (
+  session_id, seq, message_id, call_id, child_id, prompt_id, result_id, caller, agent, description, background,
+  time_started)
+values (
+  :session_id, :seq, :message_id, :call_id, :child_id, :prompt_id, :result_id, :caller, :agent, :description,
+  :background, :timestamp)
+
+-- name: task.move
+update session_task set background = 1
+where session_id = :session_id and message_id = :message_id and call_id = :call_id and background = 0
+
+-- name: task.deliver
+update session_task set delivered = 1 where result_id = :id and session_id = :session_id
+
+-- name: task.delete_after
+-- A committed revert forgets what was started after its boundary.
+delete from session_task
+where session_id = :session_id and seq > coalesce(
+  :after, (select seq from session_message where id = :message_id and session_id = :session_id))
+
+-- name: task.call_runs
+-- Whether a call has begun and has no settlement.
+select 1 from session_message answer
+join session_message_part part on part.session_id = answer.session_id and part.message_seq = answer.seq
+where answer.id = :message_id and answer.session_id = :session_id
+  and part.kind = 'tool' and part.key = :call_id and part.status = 'running'
+
+-- name: task.of_call
+select session_id, message_id, call_id, child_id, prompt_id, result_id, caller, agent, description, background, delivered,
+  time_started
+from session_task where session_id = :session_id and message_id = :message_id and call_id = :call_id
+
+-- name: task.state
+-- How far the child came with it. Without a row the child is gone; without `promoted_seq` it has not begun.
+select input.promoted_seq, input.ended_seq, input.withdrawn_seq,
+  (select message from session_blocked where session_id = :child_id) as blocked
+from session_input input where input.id = :prompt_id and input.session_id = :child_id
+
+-- name: task.of_child
+-- What a child was given and its callers still wait for, oldest first. Of a foreground task the call runs; a background
+-- task has not been delivered.
+select task.session_id, task.message_id, task.call_id, task.child_id, task.prompt_id, task.result_id, task.caller,
+  task.agent, task.description, task.background, task.delivered, task.time_started
+from session_task task
+where task.child_id = :child_id and case when task.background = 1 then task.delivered = 0 else exists (
+  select 1 from session_message answer
+  join session_message_part part on part.session_id = answer.session_id and part.message_seq = answer.seq
+  where answer.id = task.message_id and answer.session_id = task.session_id
+    and part.kind = 'tool' and part.key = task.call_id and part.status = 'running') end
+order by task.time_started, task.seq
+
+-- name: task.open
+-- Foreground tasks of a Session whose calls run, in the order of the calls.
+select task.session_id, task.message_id, task.call_id, task.child_id, task.prompt_id, task.result_id, task.caller,
+  task.agent, task.description, task.background, task.delivered, task.time_started
+from session_message_part part indexed by session_message_part_unsettled
+join session_message answer on answer.session_id = part.session_id and answer.seq = part.message_seq
+join session_task task
+  on task.session_id = part.session_id and task.message_id = answer.id and task.call_id = part.key
+where part.session_id = :session_id and part.status in ('pending', 'running') and part.kind = 'tool'
+  and task.background = 0
+order by part.message_seq, part.idx
+
+-- name: task.undelivered
+-- Children of background tasks whose result was not delivered.
+select distinct child_id from session_task where background = 1 and delivered = 0 order by child_id limit :limit
+
+-- name: task.answer
+-- The newest answer that a child gave to a task.
+select id from session_message
+where session_id = :child_id and type = 'assistant' and seq > :promoted_seq and seq <= :ended_seq
+order by seq desc limit 1
