@@ -23,9 +23,9 @@ from holdfast.core.runner.preparation import Preparation
 from holdfast.core.runner.sending import Sending
 from holdfast.core.runner.shell_messages import ShellMessages
 from holdfast.core.runner.titles import AGENT as TITLE
-from holdfast.core.runner.turn import TURN_INTERRUPTED
 from holdfast.core.runner.turn_options import NO_OPTIONS, asks_nothing
 from holdfast.core.session.activity import described, goes_on_by_itself
+from holdfast.core.session.answer_outcome import TURN_INTERRUPTED
 from holdfast.core.session.errors import Interrupted, TurnLimitReached, UnfinishedWork
 from holdfast.schema.model import ModelRef
 from holdfast.schema.session_event import ActivityEnded, ActivitySuspended
