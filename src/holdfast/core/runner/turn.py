@@ -88,7 +88,7 @@ class Turn:
         asking: Callable[[], Awaitable[Collection[str]]],
         has_media: bool = False,
     ) -> None:
-        """`asking` gives the calls of this Session that wait for a person and have started nothing."""
+        """`asking` gives the calls of this Session that may be executed again after a shutdown."""
         self._asking = asking
         self._kept: set[str] = set()
         self._of = publisher.of
@@ -311,7 +311,8 @@ class Turn:
         """Exactly one settlement, whatever happens inside."""
         publisher = self._publisher
         try:
-            outcome = await self._interrupt.cancellable(self._execute(call), name=f"tool {call.name}")
+            grace = self._tools.grace(call.name)
+            outcome = await self._interrupt.cancellable(self._execute(call), name=f"tool {call.name}", grace=grace)
             if outcome is STOPPED and self._interrupt.suspending and call.id in await self._asking():
                 self._kept.add(call.id)
             elif outcome is STOPPED:
