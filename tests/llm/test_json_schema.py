@@ -71,6 +71,7 @@ TREE = {
         ({"oneOf": [{"type": "integer"}, {"minimum": 3}]}, 2, 4, "$: fits 2 alternatives where only one is allowed"),
         ({"allOf": [{"type": "integer"}, {"minimum": 3}]}, 4, 2, "$: is less than 3"),
         ({"not": {"type": "string"}}, 1, "a", "$: is what it must not be"),
+        ({"type": "integer"}, 10**400, 0.5, "$: expected integer, got number"),
         ({"multipleOf": 5}, 10, 11, "$: is not a multiple of 5"),
         ({"multipleOf": 0.1}, 0.3, 0.35, "$: is not a multiple of 0.1"),
         ({"uniqueItems": True}, [1, "1", True, [1]], [{"a": 1}, {"a": 1.0}], "$: has the same item twice"),

@@ -6,6 +6,7 @@ tool whose input is the answer."""
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -33,7 +34,7 @@ SENTENCE = (
 WRAPPER = "value"
 """Name under which a value that is not an object is wrapped, because the input of a tool must be an object."""
 STARTS = 16
-"""Most places in a text at which a JSON value is looked for."""
+"""Most code blocks, and most brackets, of a text in which a JSON value is looked for."""
 PROBLEM_CHARACTERS = 2_000
 
 Refusable = Literal["native", "forced"]
@@ -178,7 +179,8 @@ def _unused(names: Iterator[str]) -> str:
 
 def _candidates(text: str) -> Iterator[Any]:
     """The JSON values in a text: the whole, in code blocks, then from each bracket on."""
-    for part in (text, *_FENCE.findall(text)):
+    blocks = (block[1] for block in islice(_FENCE.finditer(text), STARTS))
+    for part in (text, *blocks):
         try:
             yield decode_any(part.strip())
         except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):

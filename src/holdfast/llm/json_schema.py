@@ -224,7 +224,7 @@ def _canonical(value: Any) -> Any:
 def _is(kind: Any, value: Any) -> bool:
     match kind:
         case "integer":
-            return _number(value) and float(value).is_integer()
+            return _number(value) and (isinstance(value, int) or value.is_integer())
         case "number":
             return _number(value)
         case _:

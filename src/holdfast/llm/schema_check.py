@@ -110,7 +110,7 @@ def _check_node(root: dict[str, Any], node: dict[str, Any], place: str) -> None:
     if "enum" in node and not (isinstance(node["enum"], list) and node["enum"]):
         raise SchemaProblem(f"{place}.enum", "it must be a list of at least one value")
     for key in _COUNTS:
-        if key in node and not (_is_number(node[key]) and node[key] >= 0 and float(node[key]).is_integer()):
+        if key in node and not _is_count(node[key]):
             raise SchemaProblem(f"{place}.{key}", "it must be a number of at least 0")
     for key in _NUMBERS:
         if key in node and not (_is_number(node[key]) and (key != "multipleOf" or node[key] > 0)):
@@ -122,7 +122,8 @@ def _check_node(root: dict[str, Any], node: dict[str, Any], place: str) -> None:
         raise SchemaProblem(f"{place}.dependentRequired", "it must be an object of lists of names")
     if "pattern" in node:
         _check_pattern(node["pattern"], f"{place}.pattern")
-    for pattern in node.get("patternProperties", ()):
+    patterns = node.get("patternProperties")
+    for pattern in patterns if isinstance(patterns, dict) else ():  # anything else is refused as no object of schemas
         _check_pattern(pattern, f"{place}.patternProperties")
 
 
@@ -211,6 +212,10 @@ def _leads_to(reaches: dict[str, set[str]], start: str, wanted: str) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and value >= 0 and (isinstance(value, int) or value.is_integer())
 
 
 def _is_names(value: Any) -> bool:
