@@ -20,6 +20,7 @@ from holdfast.cli.result import result_of
 from holdfast.cli.run import Ask
 from holdfast.cli.screen import JsonScreen, Screen
 from holdfast.cli.shell import run_shell
+from holdfast.schema.inbox import InboxUser
 from holdfast.schema.prompt import FileInput, JsonFormat, PromptInput
 from holdfast.schema.session_message import AssistantMessage
 
@@ -121,11 +122,19 @@ async def _steer(session_id: str, input_id: str, yes: bool) -> int:
     async with AsyncExitStack() as stack:
         screen, attendance = Screen(quiet=False), Attendance.of_process(yes=yes)
         client = (await open_client(Ask(session_id=session_id, yes=yes), attendance, screen, stack)).client
+        replies = not await _asks_nothing(client, session_id, input_id)
         answer = Answer()
         answer.expect(input_id)
         follower = Follower(client, session_id, screen, Answering(client, session_id, screen, attendance), answer)
         await follower.follow(lambda: client.sessions.steer_input(session_id, inbox_id=input_id))
-        return _exit_code(screen, answer)
+        return _exit_code(screen, answer if replies else None)
+
+
+async def _asks_nothing(client: AsyncClient, session_id: str, input_id: str) -> bool:
+    """Whether a pending input is a prompt that asks for no answer."""
+    found = next((item for item in await client.sessions.inbox(session_id) if item.id == input_id), None)
+    options = found.payload.options if isinstance(found, InboxUser) else None
+    return options is not None and options.no_reply is True
 
 
 async def _nothing_to_continue(client: AsyncClient, session_id: str) -> bool:
