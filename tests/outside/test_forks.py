@@ -326,6 +326,27 @@ async def test_attachments_are_shared_and_outlive_the_source(world: World) -> No
         assert await hf.verify() == []
 
 
+async def test_the_options_of_a_shared_prompt_apply_in_the_fork(world: World) -> None:
+    """SES-206, SES-291: to the answer that the fork gives in place of the source's, and to a synthetic input after it,
+    until the fork has a prompt of its own. The source may be gone."""
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        await hf.sessions.prompt(session.id, id="msg_a", text="go", system="Be brief.", tools={"*": False})
+        await hf.sessions.wait(session.id)
+        reply = (await hf.sessions.messages(session.id)).items[0]
+        fork = await hf.sessions.fork(session.id, boundary=ForkBefore(message_id=reply.id))
+        await hf.sessions.delete(session.id)
+        await hf.sessions.run(fork.id)
+        first = world.model.last
+        await hf.sessions.synthetic(fork.id, text="more")
+        await hf.sessions.wait(fork.id)
+        second = world.model.last
+        await ask(hf, fork, "next")
+    briefly = [("Be brief." in str(request.body), request.tools == []) for request in (first, second)]
+    assert briefly == [(True, True)] * 2
+    assert "Be brief." not in str(world.model.last.body)
+
+
 async def test_the_todo_list_comes_along_unless_it_was_replaced_later(world: World) -> None:
     """SES-319"""
     todos = [{"content": "write tests", "status": "pending", "priority": "high"}]
