@@ -347,6 +347,20 @@ async def test_the_options_of_a_shared_prompt_apply_in_the_fork(world: World) ->
     assert "Be brief." not in str(world.model.last.body)
 
 
+async def test_instruction_entries_stay_with_their_session(world: World) -> None:
+    """SES-319, CTX-219: the model of the fork is told to disregard what it knows of them."""
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        await hf.sessions.put_instruction(session.id, key="branch", value="main")
+        await ask(hf, session, "one")
+        fork = await through(hf, session)
+        await ask(hf, fork, "two")
+        assert await hf.sessions.instructions(fork.id) == []
+        assert "The instruction entry `branch` was removed." in str(world.model.last.body["messages"][1:])
+        await ask(hf, session, "three")
+    assert "was removed" not in str(world.model.last.body)
+
+
 async def test_the_todo_list_comes_along_unless_it_was_replaced_later(world: World) -> None:
     """SES-319"""
     todos = [{"content": "write tests", "status": "pending", "priority": "high"}]
