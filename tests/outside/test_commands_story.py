@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.outside.test_mentions import asked
 from tests.outside.world import World, ask
 
 from holdfast import ApiError, Holdfast, ModelRef, PromptInput, Session
@@ -230,6 +232,87 @@ async def test_a_template_of_an_untrusted_project_reaches_only_its_files(world: 
     assert not (world.project / "evil").exists()
 
 
+async def test_mentions_of_a_command_are_attached_as_those_of_a_prompt(world: World) -> None:
+    """CAT-230, API-460, SES-271: of the template, of the arguments, and of both; not of what a command wrote. A retry
+    resolves nothing again."""
+    file = world.user_folder / "command" / "compare.md"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("Compare @hello.txt with @$1 $2. !`echo @out.txt`", encoding="utf-8")
+    for name in ("one.txt", "two.txt", "out.txt"):
+        world.write(name, name)
+    world.configure(permissions=[{"action": "bash", "resource": "*", "effect": "allow"}])
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        call: Any = {"command": "compare", "arguments": "one.txt 'and @two.txt#L1 and @gone/x.txt'", "resume": False}
+        receipt = await hf.sessions.command(session.id, id="msg_call", **call)
+        (world.project / "two.txt").unlink()
+        again = await hf.sessions.command(session.id, id="msg_call", **call)
+        text = await hf.sessions.command(session.id, resolve=False, **call)
+
+    assert again == receipt
+    prompt = receipt.prompt
+    assert prompt.text == "Compare @hello.txt with @one.txt and @two.txt#L1 and @gone/x.txt. @out.txt"
+    assert [file.name for file in prompt.files or ()] == ["hello.txt", "one.txt", "two.txt#L1"]
+    assert [prompt.text[file.source.start : file.source.end] for file in prompt.files or () if file.source] == [
+        "@hello.txt",
+        "@one.txt",
+        "@two.txt#L1",
+    ]
+    assert prompt.notes == ("`@gone/x.txt` could not be attached: it does not exist",)
+    assert [file.name for file in text.prompt.files or ()] == ["hello.txt"]
+    assert text.prompt.notes is None
+
+
+async def test_the_arguments_of_an_untrusted_command_may_mention_more_than_its_template(world: World) -> None:
+    """CAT-230: they are the caller's own words."""
+    outside = world.home / "mine.txt"
+    outside.write_text("mine", encoding="utf-8")
+    world.write(".opencode/command/look.md", f"Look at @$1 @{outside} and $2")
+    world.configure(permissions=[{"action": "external_directory", "resource": "*", "effect": "allow"}])
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        given: Any = {"command": "look", "arguments": f"{outside}#L1 @{outside}", "resume": False}
+        prompt = (await hf.sessions.command(session.id, **given)).prompt
+
+    assert [file.name for file in prompt.files or ()] == [str(outside)]
+    assert [note.split("`")[1] for note in prompt.notes or ()] == [f"@{outside}#L1", f"@{outside}"]
+    assert all("outside the project" in note for note in prompt.notes or ())
+
+
+async def test_what_a_command_mentions_needs_permission(world: World) -> None:
+    """CAT-230, SES-273: also where the template mentions it."""
+    world.write(".opencode/command/look.md", "Look at @hello.txt")
+    world.configure(permissions=[{"action": "read", "resource": "hello.txt", "effect": "ask"}])
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        calling = asyncio.create_task(hf.sessions.command(session.id, command="look", resume=False))
+        request = await asked(hf, session)
+        await hf.permissions.reply(session.id, request_id=request.id, reply="reject")
+        prompt = (await calling).prompt
+
+    assert prompt.files is None
+    assert prompt.notes == ("`@hello.txt` could not be attached: permission for it was denied",)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"files": [{"uri": "file:///nowhere"}]}, "files[0]"),
+        ({"skills": [{"id": "none"}]}, "skills"),
+        ({"arguments": "é" * 3_000_000}, "arguments"),
+    ],
+)
+async def test_a_refused_call_names_the_field_that_was_sent(world: World, given: Any, field: str) -> None:
+    """API-460, API-484, CAT-227."""
+    world.write(".opencode/command/look.md", "Look at $1")
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        with pytest.raises(ApiError) as caught:
+            await hf.sessions.command(session.id, command="look", **given)
+        assert await hf.sessions.pending(session.id) == []
+    assert (caught.value.status, caught.value.body["field"]) == (400, field)
+
+
 async def test_subtask_is_told_to_have_no_effect(world: World) -> None:
     """CAT-231: in the report on the configuration, once for each command."""
     world.configure(command={"apart": {"template": "x", "subtask": True}})
@@ -303,8 +386,11 @@ async def test_a_skill_that_cannot_be_attached_refuses_the_prompt(world: World) 
         ):
             with pytest.raises(ApiError) as caught:
                 await hf.sessions.prompt(session.id, prompt=PromptInput(text="go", skills=skills))
-            assert (caught.value.status, caught.value.body["field"]) == (400, "skills")
+            assert (caught.value.status, caught.value.body["field"]) == (400, "prompt.skills")
             assert reason in str(caught.value)
+        with pytest.raises(ApiError) as caught:
+            await hf.sessions.skill(session.id, skill="secret")
+        assert (caught.value.status, caught.value.body["field"]) == (400, "skill")
         assert await hf.sessions.pending(session.id) == []
         given = PromptInput(text="go", skills=(SkillInput(id="cut"),))
         assert (await hf.sessions.prompt(session.id, prompt=given, resume=False)).prompt.skills is not None

@@ -411,6 +411,21 @@ def test_a_run_without_mentions(holdfast: Machine, provider: Provider) -> None:
     assert provider.bodies[0]["messages"][-1]["content"] == "see @hello.txt and @typo.md"
 
 
+def test_mentions_in_a_call_of_a_command(holdfast: Machine, provider: Provider) -> None:
+    """API-460, API-475, CAT-230: of the arguments as of the template; `--no-mentions` leaves the arguments alone."""
+    holdfast.use_provider(provider.url)
+    folder = holdfast.project / ".opencode" / "command"
+    folder.mkdir(parents=True)
+    (folder / "look.md").write_text("Look: $ARGUMENTS")
+    ran = holdfast("run", "/look @hello.txt and @typo.md")
+    assert ran.code == 0, ran.err
+    assert "hello world" in str(provider.bodies[-1]["messages"])
+    assert "! `@typo.md` could not be attached: it does not exist" in ran.err
+    plain = holdfast("run", "--no-mentions", "/look @hello.txt and @typo.md")
+    assert (plain.code, "typo.md" in plain.err) == (0, False)
+    assert provider.bodies[-1]["messages"][-1]["content"] == "Look: @hello.txt and @typo.md"
+
+
 def test_a_person_allows_a_mentioned_file(holdfast: Machine, provider: Provider) -> None:
     """API-475, SES-273: in the terminal, before the prompt is sent."""
     holdfast.use_provider(provider.url)

@@ -82,7 +82,10 @@ async def _admit(client: AsyncClient, session_id: str, ask: Ask) -> Admission:
         + [FileInput(uri=content.uri, name=content.name) for content in ask.attached]
     )
     if ask.command is not None:
-        return await client.sessions.command(session_id, command=ask.command, arguments=ask.text, files=files or None)
+        resolve = None if ask.mentions else False
+        return await client.sessions.command(
+            session_id, command=ask.command, arguments=ask.text, files=files or None, resolve=resolve
+        )
     prompt = PromptInput(
         text=ask.text,
         files=files or UNSET,

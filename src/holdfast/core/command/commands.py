@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.command.command import Command, CommandDraft
 from holdfast.core.command.configured import ConfiguredCommands, configured_commands
-from holdfast.core.command.template import Template
+from holdfast.core.command.template import ArgumentsTooLarge, Template
 from holdfast.core.config.reload import refuse_errors
+from holdfast.core.prompt.filled_template import FilledTemplate
+from holdfast.core.session.attachments import TEXT_BYTES
 from holdfast.core.state import Phase, State
 from holdfast.core.tool.tool import ToolFailure
 from holdfast.schema.exceptions import NAME_CHARACTERS, CommandNotFound
@@ -35,12 +37,10 @@ class Invocation(Frozen):
     command: Command
     arguments: str
     text: str
-    mentions: tuple[str, ...] = ()
-    """Paths that the template mentions with `@`; attached like those of any prompt."""
+    template: FilledTemplate
+    """Which parts of the text come from where."""
     skill: str | None = None
     """The skill that was called like a command; attached like those of any prompt."""
-    trusted: bool = True
-    """False for a template of an untrusted project."""
 
 
 class Commands:
@@ -85,15 +85,19 @@ class Commands:
     async def invoke(self, name: str, arguments: str, shell: Shell) -> Invocation:
         """Fill in the template of a command. A skill is not a template: the arguments become the text, and nothing in
         the skill is executed or replaced. Raises CommandNotFound or ArgumentsTooLarge."""
+        if len(arguments) > TEXT_BYTES:
+            raise ArgumentsTooLarge
         command = self.get(name)
         if command is not None:
             trusted = name not in self._configured.untrusted
             expanded = await Template(command.template).expand(arguments, shell if trusted else _refuse)
-            return Invocation(command, arguments, expanded.text, expanded.mentions, trusted=trusted)
+            filled = FilledTemplate(expanded.arguments, expanded.output, trusted=trusted)
+            return Invocation(command, arguments, expanded.text, filled)
         skill = next((skill for skill in await self._slash_skills() if skill.name == name), None)
         if skill is None:
             raise CommandNotFound(name, await self._near(name))
-        return Invocation(_as_command(skill), arguments, arguments.strip(), skill=skill.name)
+        text = arguments.strip()
+        return Invocation(_as_command(skill), arguments, text, FilledTemplate(((0, len(text)),)), skill=skill.name)
 
     async def _near(self, name: str) -> Sequence[str]:
         import difflib

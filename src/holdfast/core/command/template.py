@@ -1,4 +1,4 @@
-"""Expands command templates: placeholders for arguments, output of shell commands, and mentioned files.
+"""Expands command templates: placeholders for arguments, and output of shell commands.
 
 Invariants
 - The template is parsed once: arguments and command output are never parsed as template.
@@ -30,7 +30,6 @@ NOT_RUN = "[`{command}` was not run: {reason}]"
 CUT = "\n[output cut after {count} characters]"
 
 _PLACEHOLDER = pattern(r"\$ARGUMENTS(?![A-Za-z0-9_])|\$([1-9]\d?)(?!\d)")
-_MENTION = pattern(r"(?<![\w`@])@([\w~./-]*[\w/-])")
 
 
 class Shell(Protocol):
@@ -52,7 +51,10 @@ class ArgumentsTooLarge(InvalidRequest):
 
 class Expanded(Frozen):
     text: str
-    mentions: tuple[str, ...]
+    arguments: tuple[tuple[int, int], ...] = ()
+    """The spans of the text that are arguments."""
+    output: tuple[tuple[int, int], ...] = ()
+    """The spans that shell commands wrote, or that tell why they did not run."""
 
 
 class Template:
@@ -71,21 +73,17 @@ class Template:
         given = _Arguments(arguments, words, max(self._places, default=0))
         if len(self._text) + sum(len(given.text(place)) for place in self._places or (0,)) > TEXT_BYTES:
             raise ArgumentsTooLarge
-        parts: list[str] = []
-        mentions: list[str] = []
+        filling = _Filling()
         end = 0
         for number, match in enumerate(re.finditer(SHELL_COMMAND, self._text)):
-            before = self._text[end : match.start()]
-            mentions += _MENTION.findall(before)
-            parts.append(_filled(before, given))
-            parts.append(await _output(shell, _quoted(match[1], given), number))
+            filling.fill(self._text[end : match.start()], given)
+            filling.add(await _output(shell, _quoted(match[1], given), number), filling.output)
             end = match.end()
-        rest = self._text[end:]
-        mentions += _MENTION.findall(rest)
-        parts.append(_filled(rest, given))
+        filling.fill(self._text[end:], given)
         if not self._places and arguments.strip():
-            parts.append(f"\n\n{arguments}")
-        return Expanded("".join(parts), tuple(dict.fromkeys(mentions)))
+            filling.add("\n\n")
+            filling.add(arguments, filling.arguments)
+        return filling.expanded()
 
 
 class _Arguments:
@@ -107,8 +105,34 @@ class _Arguments:
         return self._words[place - 1 :] if place == self._last else self._words[place - 1 : place]
 
 
-def _filled(text: str, given: _Arguments) -> str:
-    return _PLACEHOLDER.sub(lambda place: given.text(int(place[1] or 0)), text)
+class _Filling:
+    """The text that is being made, with the spans of its parts."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._length = 0
+        self.arguments: list[tuple[int, int]] = []
+        self.output: list[tuple[int, int]] = []
+
+    def fill(self, text: str, given: _Arguments) -> None:
+        """Add text of the template with its placeholders replaced."""
+        end = 0
+        for place in _PLACEHOLDER.finditer(text):
+            self.add(text[end : place.start()])
+            self.add(given.text(int(place[1] or 0)), self.arguments)
+            end = place.end()
+        self.add(text[end:])
+
+    def add(self, text: str, spans: list[tuple[int, int]] | None = None) -> None:
+        if not text:
+            return
+        start, self._length = self._length, self._length + len(text)
+        self._parts.append(text)
+        if spans is not None:
+            spans.append((start, self._length))
+
+    def expanded(self) -> Expanded:
+        return Expanded("".join(self._parts), tuple(self.arguments), tuple(self.output))
 
 
 def _quoted(command: str, given: _Arguments) -> str:

@@ -247,7 +247,7 @@ class FormatRefused(InvalidRequest):
 
     def __init__(self, session_id: str, problem: str) -> None:
         message = f"The JSON Schema in `format` cannot be used: {problem}. The prompt was not admitted."
-        super().__init__(message, kind="Payload", field="format.schema")
+        super().__init__(message, kind="Payload", field="prompt.format.schema")
         self.session_id = session_id
 
 

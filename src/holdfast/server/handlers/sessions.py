@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,7 +19,7 @@ from holdfast.schema.codec import encode
 from holdfast.schema.exceptions import ApiError, InvalidRequest
 from holdfast.schema.model import ModelRef
 from holdfast.schema.session import ForkBefore, SessionActive
-from holdfast.server.admission import admit_resolved, with_skills
+from holdfast.server.admission import admit_resolved, resolve_prompt
 from holdfast.server.cursor import ListCursor, MessageCursor, read_cursor, write_cursor
 from holdfast.server.locations import existing_location
 from holdfast.server.prompt_payload import in_shape, prompt_of
@@ -115,8 +116,9 @@ async def prompt(call: ApiCall) -> Admission:
     resolves = payload.resolve is True and may_mention(given.text)
     try:
         if given.skills or resolves:
+            resolve = partial(resolve_prompt, mentions=resolves)
             return await admit_resolved(
-                call, given, with_skills, id=id, delivery=delivery, resume=resume, checked=checked, resolves=resolves
+                call, given, resolve, id=id, delivery=delivery, resume=resume, checked=checked, resolves=resolves
             )
         return await call.runtime.sessions.prompt(
             call.params.session_id, given, id=id, delivery=delivery, resume=resume, checked=checked
