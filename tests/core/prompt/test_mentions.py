@@ -21,7 +21,7 @@ from holdfast.core.prompt.mentions import Mentions
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.session import attachments
 from holdfast.core.session.attachments import Attachments, check_size, is_retry
-from holdfast.core.session.errors import PromptTooLarge
+from holdfast.core.session.input_errors import PromptTooLarge
 from holdfast.core.session.mentioned import Mentioned, MentionedFile
 from holdfast.core.session.prompt_input import unresolved
 from holdfast.core.tool.builtin.authorize import Denied

@@ -13,11 +13,10 @@ from holdfast.core.permission.errors import DeniedByPerson
 from holdfast.core.session.errors import (
     AgentUnavailable,
     Interrupted,
-    MessageIdInUse,
     MessageNotFound,
-    PromptConflict,
     ShellRefused,
 )
+from holdfast.core.session.input_errors import MessageIdInUse, PromptConflict
 from holdfast.core.session.interrupt import Stop
 from holdfast.core.tool.builtin.bash import BashInput, about_sandbox, how_it_ended
 from holdfast.core.tool.command_output import CommandOutput

@@ -11,7 +11,8 @@ from holdfast.core.runner.lowering import has_files, lower
 from holdfast.core.runner.preparation import session_headers
 from holdfast.core.runner.publish import stored_tokens
 from holdfast.core.session.attachments import TEXT_BYTES
-from holdfast.core.session.errors import AgentUnavailable, GenerationFailed, PromptTooLarge
+from holdfast.core.session.errors import AgentUnavailable, GenerationFailed
+from holdfast.core.session.input_errors import PromptTooLarge
 from holdfast.llm.errors import LLMError
 from holdfast.llm.request import HttpOverlay, make_request, user
 from holdfast.llm.route.retry import Retry

@@ -15,8 +15,9 @@ from weakref import WeakValueDictionary
 from holdfast.core.database.errors import Moved
 from holdfast.core.session.errors import UnknownBoundary
 from holdfast.core.session.records import ATTEMPTS, RevertDecision, unmoved
+from holdfast.schema.fork_event import LineageShortened
 from holdfast.schema.session import Revert, RevertFile
-from holdfast.schema.session_event import LineageShortened, RevertCleared, RevertCommitted, RevertStaged
+from holdfast.schema.session_event import RevertCleared, RevertCommitted, RevertStaged
 from holdfast.schema.session_message import AssistantMessage
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from holdfast.core.session.attachments import (
     check_size,
     is_retry,
 )
-from holdfast.core.session.errors import (
+from holdfast.core.session.input_errors import (
     DeliveryUnchanged,
     InboxFull,
     InputNotFound,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.core.session.errors import PromptOptionRefused, PromptTooLarge
+from holdfast.core.session.input_errors import PromptOptionRefused, PromptTooLarge
 from holdfast.schema.codec import encode
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.session.errors import FormatRefused
+from holdfast.core.session.input_errors import FormatRefused
 from holdfast.llm.schema_check import SchemaProblem, check_schema
 
 if TYPE_CHECKING:

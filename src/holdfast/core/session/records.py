@@ -18,7 +18,6 @@ from holdfast.schema.model import DEFAULT_VARIANT
 from holdfast.schema.pattern import pattern
 from holdfast.schema.session_event import (
     AgentSwitched,
-    LineageShortened,
     ModelSwitched,
     RevertCommitted,
     SessionDeleted,
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
     from holdfast.core.session.store import SessionStore
+    from holdfast.schema.fork_event import LineageShortened
     from holdfast.schema.model import ModelRef
     from holdfast.schema.session import Session, SessionRecord
 
