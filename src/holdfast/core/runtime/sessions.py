@@ -8,25 +8,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
-from holdfast.core.project.project import subpath
 from holdfast.core.runner.checkpoint import inspect
 from holdfast.core.runtime.outcome import outcome_of
 from holdfast.core.session.errors import (
     CompactionInUse,
     NothingToCompact,
-    SessionDeleted,
-    SessionIdInUse,
     SessionNotFound,
     UnknownBoundary,
 )
 from holdfast.core.session.inbox import Given
-from holdfast.core.session.records import default_title
 from holdfast.core.session.shell_command import check_command
 from holdfast.core.session.stored_messages import MessagePlace
 from holdfast.schema.insight import Outcome
-from holdfast.schema.session import NO_TOKENS, RecordTime, Session, SessionRecord
-from holdfast.schema.session_event import CompactionUndone, SessionCreated
-from holdfast.schema.version import __version__
+from holdfast.schema.session_event import CompactionUndone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
@@ -52,7 +46,7 @@ if TYPE_CHECKING:
     from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
     from holdfast.schema.prompt import Admission, Delivery, Prompt, SyntheticInput
-    from holdfast.schema.session import Revert
+    from holdfast.schema.session import Revert, Session
 
 T = TypeVar("T")
 
@@ -99,26 +93,7 @@ class Sessions:
         refused: its events are still in the log."""
         if id is not None and (known := await self._store.find(id)) is not None:
             return known
-        record = self._record(id or self._ids.session(), location, project, agent, model)
-        ensure = Statement(
-            "project.ensure",
-            {
-                "id": project.id,
-                "worktree": str(project.listed_directory),
-                "vcs": "git" if project.store else None,
-                "time_created": record.time.created,
-            },
-        )
-        unused = Statement("event.any_of", {"aggregate_id": record.id}, found=False, error=SessionIdInUse)
-        created = SessionCreated(session_id=record.id, info=record)
-        try:
-            await self._detached(self._log.publish(created, location=location, before=[ensure, unused]))
-        except SessionIdInUse as refused:
-            known = await self._store.find(record.id)
-            if known is None:
-                raise SessionDeleted(record.id) from refused
-            return known
-        return await self._store.get(record.id)
+        return await self._detached(self._records.create(id or self._ids.session(), location, project, agent, model))
 
     async def get(self, session_id: str) -> Session:
         return await self._store.get(session_id)
@@ -423,23 +398,3 @@ class Sessions:
         self._ongoing.add(task)
         task.add_done_callback(self._ongoing.discard)
         return await asyncio.shield(task)
-
-    def _record(
-        self, id: str, location: Location, project: Project, agent: str | None, model: ModelRef | None
-    ) -> SessionRecord:
-        now = self._clock.now()
-        return SessionRecord(
-            id=id,
-            slug=self._ids.slug(),
-            project_id=project.id,
-            workspace_id=location.workspace_id,
-            directory=location.directory,
-            path=subpath(location.directory, project.listed_directory),
-            cost=0.0,
-            tokens=NO_TOKENS,
-            title=default_title(now),
-            agent=agent,
-            model=model,
-            version=__version__,
-            time=RecordTime(created=now, updated=now),
-        )

@@ -1,4 +1,4 @@
-"""Changes to a Session's own record: agent, model, title, archive time, deletion. Each change is an event. One that
+"""A Session's own record: creation, agent, model, title, archive time, deletion. Each change is an event. One that
 replaces the whole record is refused if anything was recorded meanwhile, and then tried again."""
 
 from __future__ import annotations
@@ -12,17 +12,22 @@ from msgspec.structs import replace
 
 from holdfast.core.database.errors import Moved
 from holdfast.core.database.unit import Statement
-from holdfast.core.session.errors import SessionNotFound
+from holdfast.core.project.project import subpath
+from holdfast.core.session import errors
+from holdfast.core.session.errors import SessionIdInUse, SessionNotFound
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.model import DEFAULT_VARIANT
 from holdfast.schema.pattern import pattern
+from holdfast.schema.session import NO_TOKENS, RecordTime, SessionRecord
 from holdfast.schema.session_event import (
     AgentSwitched,
     ModelSwitched,
     RevertCommitted,
+    SessionCreated,
     SessionDeleted,
     SessionUpdated,
 )
+from holdfast.schema.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,10 +35,12 @@ if TYPE_CHECKING:
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
+    from holdfast.core.project.project import Project
     from holdfast.core.session.store import SessionStore
     from holdfast.schema.fork_event import LineageShortened
+    from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
-    from holdfast.schema.session import Session, SessionRecord
+    from holdfast.schema.session import Session
 
 DEFAULT_TITLE = "New session - "
 FORKED_TITLE = pattern(r"^(.*) \(fork #(\d{1,9})\)$", re.DOTALL)
@@ -54,6 +61,43 @@ class SessionRecords:
         self._store = store
         self._ids = ids
         self._clock = clock
+
+    async def create(
+        self, id: str, location: Location, project: Project, agent: str | None, model: ModelRef | None
+    ) -> Session:
+        """Create a Session, or return the one that has this id. Raises SessionDeleted if a deleted one had it."""
+        now = self._clock.now()
+        record = SessionRecord(
+            id=id,
+            slug=self._ids.slug(),
+            project_id=project.id,
+            workspace_id=location.workspace_id,
+            directory=location.directory,
+            path=subpath(location.directory, project.listed_directory),
+            cost=0.0,
+            tokens=NO_TOKENS,
+            title=default_title(now),
+            agent=agent,
+            model=model,
+            version=__version__,
+            time=RecordTime(created=now, updated=now),
+        )
+        row: dict[str, Value] = {
+            "id": project.id,
+            "worktree": str(project.listed_directory),
+            "vcs": "git" if project.store else None,
+            "time_created": now,
+        }
+        unused = Statement("event.any_of", {"aggregate_id": id}, found=False, error=SessionIdInUse)
+        created = SessionCreated(session_id=id, info=record)
+        try:
+            await self._log.publish(created, location=location, before=[Statement("project.ensure", row), unused])
+        except SessionIdInUse as refused:
+            known = await self._store.find(id)
+            if known is None:
+                raise errors.SessionDeleted(id) from refused
+            return known
+        return await self._store.get(id)
 
     async def switch_agent(self, session_id: str, agent: str) -> None:
         """Select the agent from the next turn on. Selecting the same agent again records it again."""
