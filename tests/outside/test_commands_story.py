@@ -291,7 +291,7 @@ async def test_what_a_command_mentions_needs_permission(world: World) -> None:
         prompt = (await calling).prompt
 
     assert prompt.files is None
-    assert prompt.notes == ("`@hello.txt` could not be attached: permission for it was denied",)
+    assert prompt.notes == ("`@hello.txt` could not be attached: the permission request was denied",)
 
 
 @pytest.mark.parametrize(

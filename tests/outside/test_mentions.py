@@ -222,7 +222,7 @@ async def test_a_path_outside_is_asked_for_while_the_admission_waits(world: Worl
                 assert [file.uri for file in receipt.prompt.files or ()] == [(outside / "notes.txt").as_uri()]
                 assert names(receipt) == [mention[1:]]
             else:
-                note = f"`{mention}` could not be attached: permission for it was denied"
+                note = f"`{mention}` could not be attached: the permission request was denied"
                 assert (receipt.prompt.files, receipt.prompt.notes) == (None, (note,))
             await answered(hf, session)
             sent = str(world.model.last.said)

@@ -85,7 +85,7 @@ async def test_each_thing_is_asked_once(resolver: Mentions, session: Session, ju
     judge.denies["external_directory"] = DeniedByPerson("per_1")
     found = await resolve(resolver, session, text)
     assert (found.files, len(found.notes)) == ((), 3)
-    assert found.notes[0] == f"`@{folder}/a.txt` could not be attached: permission for it was denied"
+    assert found.notes[0] == f"`@{folder}/a.txt` could not be attached: the permission request was denied"
     assert judge.asked == [("external_directory", f"{folder}/*")]
 
 

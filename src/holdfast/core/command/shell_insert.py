@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.permission.errors import DeniedByPerson
+from holdfast.core.permission.errors import REQUEST_DENIED, DeniedByPerson
 from holdfast.core.tool.tool import ToolContext, ToolFailure
 from holdfast.schema.session_message import TextContent
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 TOOL = "bash"
 NOT_OFFERED = "the rules of the agent {agent} deny `bash`"
-DENIED = "the permission request was denied"
 
 
 class ShellInsert:
@@ -34,7 +33,7 @@ class ShellInsert:
         try:
             output = await self._tools.execute(TOOL, {"command": command}, self._context)
         except DeniedByPerson as denied:
-            raise ToolFailure(DENIED) from denied
+            raise ToolFailure(REQUEST_DENIED) from denied
         return _inserted(output)
 
 

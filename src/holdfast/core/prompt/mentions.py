@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.core.filesystem.content import Unusable
 from holdfast.core.filesystem.descriptor import open_file, open_parent
 from holdfast.core.filesystem.errors import FileError, WrongKind
-from holdfast.core.permission.errors import DeniedByPerson
+from holdfast.core.permission.errors import REQUEST_DENIED, DeniedByPerson
 from holdfast.core.prompt.agent_guidance import agent_guidance
 from holdfast.core.prompt.lookup import Broken, NamedAgent, NamedPath, Names
 from holdfast.core.session.attachment_source import DIRECTORY, check_lines, read_handle
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from holdfast.schema.prompt import Prompt, Source
     from holdfast.schema.session import Session
 
-DENIED = "permission for it was denied"
 LEFT_OUT = "{count} further mention{s} could not be attached: a prompt attaches at most {most} of them."
 SLOW = "The mentions in this prompt could not be looked up within {seconds:g} s, and nothing was attached for them."
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -174,7 +173,7 @@ class _PromptPermissions:
             except Denied as denied:
                 self._decided[key] = str(denied)
             except DeniedByPerson:
-                self._decided[key] = DENIED
+                self._decided[key] = REQUEST_DENIED
         if (reason := self._decided[key]) is not None:
             raise Denied(reason)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.permission.errors import DeniedByPerson
+from holdfast.core.permission.errors import REQUEST_DENIED, DeniedByPerson
 from holdfast.core.session.errors import (
     AgentUnavailable,
     Interrupted,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from holdfast.core.tool.builtin.bash import ApprovedCommand
     from holdfast.schema.agent import Agent
 
-DENIED = "the permission request was denied"
 INTERRUPTED = "[The command was interrupted.]"
 
 
@@ -85,7 +84,7 @@ class ShellMessages:
         try:
             approved = await self._scope.interrupt.cancellable(asking, name="permission of a shell message")
         except DeniedByPerson as denied:
-            raise ShellRefused(DENIED) from denied
+            raise ShellRefused(REQUEST_DENIED) from denied
         except ToolFailure as failure:
             raise ShellRefused(str(failure)) from failure
         if isinstance(approved, Stop):

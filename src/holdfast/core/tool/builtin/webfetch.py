@@ -11,13 +11,13 @@ import msgspec
 
 from holdfast.core.html.html import convert
 from holdfast.core.permission.rules import deciding
+from holdfast.core.tagged_text import inside_tag
 from holdfast.core.tool.builtin.authorize import Authorizer
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.core.web.charset import decode
 from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.fetch import Budget, Fetcher, Response
 from holdfast.core.web.url import parse_url
-from holdfast.schema.pattern import pattern
 from holdfast.schema.permission import Rule
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import FileContent, TextContent, ToolContent
@@ -160,7 +160,7 @@ def _content(given: WebfetchInput, value: dict[str, Any]) -> Sequence[ToolConten
     from html import escape
 
     opening = f'<fetched_content url="{escape(value["url"])}">\n{UNTRUSTED}'
-    inside = _CLOSING.sub("&lt;/fetched_content", value["output"])
+    inside = inside_tag("fetched_content", value["output"])
     text = TextContent(text=f"{opening}\n\n{inside}\n</fetched_content>")
     if "image" not in value:
         return (text,)
@@ -186,4 +186,3 @@ IMAGES = {
     "image/gif": re.compile(rb"GIF8"),
     "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
 }
-_CLOSING = pattern(r"</\s*fetched_content", re.IGNORECASE)
