@@ -166,6 +166,8 @@ async def test_the_first_request_of_a_fork_begins_with_the_bytes_of_its_source(w
         context = await hf.sessions.request_context(second.id)
         assert isinstance(context, RequestContextInfo)
         assert context.prefix_breaks == ()
+        await hf.sessions.generate(second.id, prompt="And in one word?")
+    assert world.model.last.body.get("prompt_cache_key") == parent.body.get("prompt_cache_key")
 
 
 async def test_a_fork_from_before_a_change_of_the_context_is_told_of_it(world: World) -> None:

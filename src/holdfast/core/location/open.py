@@ -185,6 +185,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         tools=tools,
         context=context,
         plugins=plugins,
+        request_hooks=request_hooks,
         snapshots=snapshots,
         sandbox=sandbox,
         search=search,
