@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -164,8 +165,9 @@ async def test_a_synthetic_input_does_not_decide_about_a_staged_revert(world: Wo
         ({"text": " \n"}, "text"),
         ({"text": "x" * (4 * 1024 * 1024 + 1)}, "text"),
         ({"text": "x", "metadata": {"much": "y" * 1024 * 1024}}, "metadata"),
+        ({"text": "x", "metadata": {"deep": json.loads("[" * 128 + "]" * 128)}}, "metadata"),
     ],
-    ids=["blank", "long", "much metadata"],
+    ids=["blank", "long", "much metadata", "deep metadata"],
 )
 async def test_a_synthetic_input_beyond_the_limits_is_refused(world: World, given: dict[str, Any], field: str) -> None:
     """SES-292."""

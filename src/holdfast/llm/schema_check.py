@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 from holdfast.llm.bounded_pattern import PatternError, bounded_pattern
 from holdfast.llm.tool_schema import DEFINITIONS, LISTS, MAPS, SINGLE, lookup
 from holdfast.schema.codec import encode
+from holdfast.schema.nesting import LEVELS, is_nested_deeper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SCHEMA_BYTES = 64 * 1024
-NESTING = 128
-"""Most levels of objects and lists, one inside the other."""
 
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 _UNSUPPORTED = (
@@ -40,26 +39,14 @@ class SchemaProblem(ValueError):
 
 def check_schema(schema: dict[str, Any]) -> None:
     """Raises SchemaProblem for the first problem."""
-    _check_nesting(schema)
+    if is_nested_deeper(schema):
+        raise SchemaProblem("$", f"the schema is nested more than {LEVELS} levels deep")
     size = len(encode(schema))
     if size > SCHEMA_BYTES:
         raise SchemaProblem("$", f"the schema has {size} bytes; at most {SCHEMA_BYTES} are allowed")
     for place, node in _nodes(schema, root=schema):
         _check_node(schema, node, place)
     _check_cycles(schema)
-
-
-def _check_nesting(schema: Any) -> None:
-    level: list[Any] = [schema]
-    for _ in range(NESTING):
-        level = [item for value in level for item in _items(value) if isinstance(item, dict | list)]
-        if not level:
-            return
-    raise SchemaProblem("$", f"the schema is nested more than {NESTING} levels deep")
-
-
-def _items(value: Any) -> Any:
-    return value.values() if isinstance(value, dict) else value
 
 
 def _nodes(schema: dict[str, Any], *, root: dict[str, Any] | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
