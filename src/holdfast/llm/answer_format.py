@@ -17,6 +17,7 @@ from holdfast.llm.request import ToolChoice, ToolDefinition
 from holdfast.llm.tool_schema import COMBINERS, DEFINITIONS, nullable_types, open_root
 from holdfast.schema.codec import decode_any
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.nesting import LEVELS, is_nested_deeper
 from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
@@ -121,10 +122,9 @@ class AnswerFormat:
         value = given
         if self.wrapped and isinstance(given, dict) and set(given) == {WRAPPER}:
             value = given[WRAPPER]
-        try:
-            value = without_null_options(self.schema, value)
-        except RecursionError:
-            return Problem("it is nested too deeply")
+        if is_nested_deeper(value):
+            return Problem(f"it is nested more than {LEVELS} levels deep")
+        value = without_null_options(self.schema, value)
         if found := violations(self.schema, value):
             return Problem("; ".join(found)[:PROBLEM_CHARACTERS])
         return Value(value)
