@@ -80,7 +80,7 @@ class Attendant:
         self._subscription: Subscription | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._handled: set[str] = set()
-        """Requests that a function is being asked about."""
+        """Requests that functions are being asked about, until their answer is delivered."""
 
     def on_permission(self, callback: PermissionCallback, session: Session | str | None) -> Callable[[], None]:
         return self._register(callback, PermissionRequest, session)
@@ -174,12 +174,16 @@ class Attendant:
 
     async def _ask(self, request: PermissionRequest | QuestionRequest) -> None:
         try:
+            await self._answer(request)
+        finally:
+            self._handled.discard(request.id)
+
+    async def _answer(self, request: PermissionRequest | QuestionRequest) -> None:
+        try:
             decision = await self._decision(request)
         except Exception:
             log.exception("a function failed to answer %s of %s, which stays open", request.id, request.session_id)
             return
-        finally:
-            self._handled.discard(request.id)
         if decision is None:
             return
         try:
@@ -190,8 +194,11 @@ class Attendant:
             log.error("%s of %s stays open, the answer was refused: %s", request.id, request.session_id, error)
 
     async def _decision(self, request: PermissionRequest | QuestionRequest) -> Any:
-        for registered in self._responsible(request):
-            decision = await _call(registered.callback, request)
+        """The first answer of a function. Functions that are registered meanwhile are asked too."""
+        asked: set[_Registered] = set()
+        while waiting := [found for found in self._responsible(request) if found not in asked]:
+            asked.add(waiting[0])
+            decision = await _call(waiting[0].callback, request)
             if decision is not None:
                 return decision
         return None
