@@ -124,6 +124,13 @@ async def test_a_denied_command_leaves_a_note_and_output_is_bounded() -> None:
     assert len(shell.ran) == MOST_SHELL_COMMANDS
 
 
+async def test_a_command_with_many_placeholders_takes_linear_time() -> None:
+    """CAT-227: a file of a repository must not hold up everything else; quadratic, this takes minutes."""
+    shell = Shell()
+    await Template("!`" + "$1 " * 20_000 + "`").expand("a", shell)
+    assert shell.ran == ["a " * 20_000]
+
+
 async def test_the_parts_of_the_text_are_known() -> None:
     """CAT-230: what arguments gave, and what commands wrote or would have written."""
     expanded = await Template("See @$1 and $2: !`deny it`, !`cat @no` @b.py").expand("a.py 'x y'", Shell())

@@ -136,34 +136,56 @@ class _Filling:
 
 
 def _quoted(command: str, given: _Arguments) -> str:
-    def argument(found: re.Match[str]) -> str:
+    quotes = _Quotes()
+    parts: list[str] = []
+    end = 0
+    for found in _PLACEHOLDER.finditer(command):
         place = int(found[1] or 0)
-        if not (quote := _open_quote(command[: found.start()])):
-            return " ".join(map(shlex.quote, given.words(place)))
-        # Quotes do not nest: close the template's quotes before the argument and reopen them after it.
-        return quote + shlex.quote(given.text(place)) + quote
+        before = command[end : found.start()]
+        quotes.read(before)
+        parts.append(before)
+        if quote := quotes.open:
+            # Quotes do not nest: close the template's quotes before the argument and reopen them after it.
+            parts.append(quote + shlex.quote(given.text(place)) + quote)
+        else:
+            parts.append(" ".join(map(shlex.quote, given.words(place))))
+        quotes.read(found[0])
+        end = found.end()
+    return "".join((*parts, command[end:]))
 
-    return _PLACEHOLDER.sub(argument, command)
 
+class _Quotes:
+    """Reads a shell command from left to right; a substitution starts a new context."""
 
-def _open_quote(before: str) -> str:
-    """The quote character that is open at the end of this text, by shell rules; a substitution starts a new context."""
-    around, skip = [""], False
-    for number, character in enumerate(before):
-        here = around[-1]
-        if skip:
-            skip = False
+    def __init__(self) -> None:
+        self._around = [""]
+        self._skip = False
+        self._last = ""
+
+    @property
+    def open(self) -> str:
+        """The quote character that is open, by shell rules; empty if there is none."""
+        return self._around[-1] if self._around[-1] != "(" else ""
+
+    def read(self, text: str) -> None:
+        for character in text:
+            self._read(character)
+            self._last = character
+
+    def _read(self, character: str) -> None:
+        here = self._around[-1]
+        if self._skip:
+            self._skip = False
         elif character == "\\" and here != "'":
-            skip = True
+            self._skip = True
         elif character == here or (character == ")" and here == "("):
-            around.pop()
+            self._around.pop()
         elif here == "'":
-            continue
-        elif character == "(" and (here != '"' or before[number - 1 : number] == "$"):
-            around.append("(")
+            return
+        elif character == "(" and (here != '"' or self._last == "$"):
+            self._around.append("(")
         elif character == '"' or (character == "'" and here != '"'):
-            around.append(character)
-    return around[-1] if around[-1] != "(" else ""
+            self._around.append(character)
 
 
 async def _output(shell: Shell, command: str, number: int) -> str:
