@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.outside.scripted_provider import PATIENCE
 from tests.outside.test_mentions import asked
 from tests.outside.world import World, ask
 
 from holdfast import ApiError, Holdfast, ModelRef, PromptInput, Session
 from holdfast.schema.exceptions import CommandNotFound, SkillNotFound
+from holdfast.schema.permission import PermissionRequest
 from holdfast.schema.prompt import CommandCall, PromptOptions, SkillInput
 from holdfast.schema.session_message import UserMessage
 
@@ -91,6 +93,34 @@ async def test_a_retry_does_not_expand_again(world: World) -> None:
 
     assert first.prompt.text == "said now"
     assert (world.project / "runs.txt").read_text() == "run\n"
+
+
+async def test_a_call_that_is_repeated_meanwhile_runs_its_commands_once(world: World) -> None:
+    """SES-337: a client that did not wait for the answer, and one whose first request has ended."""
+    world.configure(command={"note": {"template": "!`echo x >> ran.txt`"}}, permission={"bash": "ask"})
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        calls = [
+            asyncio.create_task(hf.sessions.command(session.id, command="note", id="msg_same", resume=False))
+            for _ in range(4)
+        ]
+        withdrawn = await asked(hf, session)
+        calls.pop(0).cancel()
+        (request,) = await asked_after(hf, session, withdrawn)
+        await hf.permissions.reply(session.id, request_id=request.id, reply="once")
+        first, *others = await asyncio.gather(*calls)
+        assert others == [first, first]
+        with pytest.raises(ApiError, match="another prompt"):
+            await hf.sessions.command(session.id, command="note", id="msg_same", arguments="other")
+    assert (world.project / "ran.txt").read_text(encoding="utf-8") == "x\n"
+
+
+async def asked_after(hf: Holdfast, session: Session, former: PermissionRequest) -> list[PermissionRequest]:
+    """The open requests once the former one is gone and another one was made."""
+    async with asyncio.timeout(PATIENCE):
+        while not (found := await hf.permissions.list(session.id)) or former in found:  # noqa: ASYNC110 - only looking tells
+            await asyncio.sleep(0.005)
+    return found
 
 
 async def test_inserted_output_is_what_the_command_wrote(world: World) -> None:

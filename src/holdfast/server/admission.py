@@ -36,20 +36,21 @@ async def admit_resolved(
     checked: bool = False,
     resolves: bool = False,
 ) -> Admission:
-    """A retry is recognised by what was sent, and not resolved again. Resolving ends when the caller disconnects.
-    `resolves`: the caller asks to resolve the mentions in its text."""
+    """A retry is recognised by what was sent, and not resolved again; while the first request is being resolved, it
+    waits. Resolving ends when the caller disconnects. `resolves`: the caller asks to resolve mentions in the text."""
     session, sessions = call.session, call.runtime.sessions
     assert session is not None
     given = unresolved(given, resolves=resolves)
-    known = await sessions.admitted(session.id, given, id=id, delivery=delivery, resume=resume)
-    if known is not None:
-        return known
-    async with call.services as services:
-        await services.catalog.ready()
-        prompt, mentioned = await call.while_connected(resolve(services, session, given))
-    return await sessions.prompt(
-        session.id, prompt, id=id, delivery=delivery, resume=resume, checked=checked, mentioned=mentioned
-    )
+    async with call.runtime.resolving.hold(id):
+        known = await sessions.admitted(session.id, given, id=id, delivery=delivery, resume=resume)
+        if known is not None:
+            return known
+        async with call.services as services:
+            await services.catalog.ready()
+            prompt, mentioned = await call.while_connected(resolve(services, session, given))
+        return await sessions.prompt(
+            session.id, prompt, id=id, delivery=delivery, resume=resume, checked=checked, mentioned=mentioned
+        )
 
 
 async def resolve_prompt(
