@@ -299,6 +299,8 @@ class PermissionAsked(SessionPayload):
     """The agent whose rules apply, even if the Session's agent changes."""
     resumable: bool | None = None
     """Whether the call has not started anything: after a restart it keeps waiting, and an answer executes it."""
+    owner: str | None = None
+    """The process whose caller waits, where no tool call does. When it ends, no answer has an effect."""
 
 
 class PermissionReplied(SessionPayload):

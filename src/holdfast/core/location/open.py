@@ -91,7 +91,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     agents = Agents(batches)
     permissions = _permissions(process, location, project, agents)
     questions = _questions(process, location)
-    authorizer = PermissionAuthorizer(permissions)
+    authorizer = PermissionAuthorizer(permissions, sessions.ownership.identify)
 
     # What configuration changes, in one batch. The catalog holds the policy and follows the configuration first.
     snapshots = Snapshots(

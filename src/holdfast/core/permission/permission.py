@@ -68,6 +68,8 @@ class Wish(Frozen):
     save: Sequence[str] = ()
     metadata: Mapping[str, Any] | None = None
     source: PermissionSource | None = None
+    owner: str | None = None
+    """The process whose caller waits, where no tool call does."""
     id: str | None = None
 
 
@@ -246,6 +248,7 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
             request=request,
             agent=wish.agent,
             resumable=True if wish.source is not None and wish.source.message_id else None,
+            owner=wish.owner,
         )
 
     async def _answer_unattended(self, request: PermissionRequest, wish: Wish) -> Effect:

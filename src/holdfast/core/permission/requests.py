@@ -6,9 +6,9 @@ Invariants
 - A request is recorded, announced and watched, or it does not exist. Cancelling the caller cannot separate these.
 - A request is answered once: the commit of a second answer is refused.
 - Observers get an answer before the waiting caller does, in the process that asked and in the one that answered.
-- A request that nobody waits for is closed: its caller was interrupted, or its Session moved. The exception is a call
-  that waited when its process ended. It has started nothing, so its request stays open, and is used again when the
-  call is executed again.
+- A request that nobody waits for is closed: its caller was interrupted, or its Session moved. The exception is a tool
+  call that waited when its process ended. It has started nothing, so its request stays open, and is used again when the
+  call is executed again. Without a tool call the request ends with its process; after a crash `Recovery` closes it.
 - The waiting caller takes the answer once, durably, before it acts on it."""
 
 from __future__ import annotations
@@ -118,14 +118,14 @@ class Requests(ABC, Generic[R, A]):
         self._closed = False
 
     async def wait(self, request: R, asked: Record) -> A:
-        """Make a request and wait for its answer. Cancelling the caller closes the request, durably; in a shutdown it
-        stays open. A request that the same call made before is used again."""
+        """Make a request and wait for its answer. Cancelling the caller closes the request, durably; in a shutdown that
+        of a tool call stays open. A request that the same call made before is used again."""
         opening = self._own(self._open_or_known(request, asked))
         try:
             opened = await asyncio.shield(opening)
             answer = await asyncio.shield(opened.answer)
         except asyncio.CancelledError:
-            if self._ending():
+            if self._ending() and self._stays(request):
                 raise
             leaving = self._leaving.setdefault(request.session_id, set())
             task = self._own(self._withdraw(opening))
@@ -206,16 +206,13 @@ class Requests(ABC, Generic[R, A]):
         return await asyncio.shield(self._own(work))
 
     async def close(self) -> None:
-        """Close all open requests of this process; in a shutdown they stay open for the next process."""
+        """Close all open requests of this process; in a shutdown those that stay are left for the next process."""
         self._closed = True
-        if self._ending():
-            for _, watching in tuple(self._watched.values()):
-                watching.cancel()
-            if self._ongoing:
-                await asyncio.wait(self._ongoing)
-            return
         while self._ongoing:
             for request, watching in tuple(self._watched.values()):
+                if self._ending() and self._stays(request):
+                    watching.cancel()
+                    continue
                 try:
                     await self.answer(request, self.interrupted(request))
                 except StorageError:
@@ -246,6 +243,11 @@ class Requests(ABC, Generic[R, A]):
         """Whether two requests of one call ask the same."""
 
     # -- details -------------------------------------------------------------------------------------------------
+
+    def _stays(self, request: R) -> bool:
+        """Whether an answer has an effect after this process has ended. A caller without a tool call is gone then."""
+        call = self.call_of(request)
+        return call is None or bool(call[0])
 
     async def _open_or_known(self, request: R, asked: Record) -> _Open[R, A]:
         known = await self._known(request)

@@ -147,6 +147,15 @@ class Ownership:
         """How many Sessions this process drains right now."""
         return len(self._held)
 
+    def identify(self) -> str:
+        """The id of this process; others can tell from now on whether it lives."""
+        self._hold_lock()
+        return self.id
+
+    def lives(self, owner_id: str) -> bool:
+        """Whether the process with this id has not ended."""
+        return _locked(self._folder / owner_id)
+
     async def acquire(
         self, session_id: str, location: Location, interrupt: Interrupt, wanted: Callable[[], Awaitable[bool]]
     ) -> Lease | None:
