@@ -129,6 +129,7 @@ async def test_inserted_output_is_what_the_command_wrote(world: World) -> None:
         command={
             "good": {"template": "[!`echo one; echo two`]"},
             "bad": {"template": "[!`echo half; exit 3`]"},
+            "silent": {"template": "[!`true`!`exit 4`]"},
             "denied": {"template": "[!`touch made.txt`]"},
         },
         permissions=[{"action": "bash", "resource": "touch *", "effect": "deny"}],
@@ -138,13 +139,14 @@ async def test_inserted_output_is_what_the_command_wrote(world: World) -> None:
         session = await hf.sessions.create()
         texts = {
             name: (await hf.sessions.command(session.id, command=name, resume=False)).prompt.text
-            for name in ("good", "bad", "denied")
+            for name in ("good", "bad", "silent", "denied")
         }
         mute = await hf.sessions.create(agent="mute")
         without = await hf.sessions.command(mute.id, command="good", resume=False)
 
     assert texts["good"] == "[one\ntwo]"
     assert texts["bad"] == "[half\nCommand exited with code 3.]"
+    assert texts["silent"] == "[Command exited with code 4.]"
     assert texts["denied"].startswith("[[`touch made.txt` was not run: ")
     assert "the rules of the agent mute deny `bash`" in without.prompt.text
     assert not (world.project / "made.txt").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.permission.errors import REQUEST_DENIED, DeniedByPerson
+from holdfast.core.tool.command_output import NO_OUTPUT
 from holdfast.core.tool.tool import ToolContext, ToolFailure
 from holdfast.schema.session_message import TextContent
 
@@ -40,6 +41,8 @@ class ShellInsert:
 def _inserted(output: CallOutput) -> str:
     """The tool's remarks follow what the command wrote; they matter only after a failure."""
     texts = [part.text for part in output.content if isinstance(part, TextContent)]
+    if texts and texts[0] == NO_OUTPUT:
+        texts[0] = ""
     if output.structured.get("exit") == 0:
         return texts[0].rstrip("\n") if texts else ""
-    return "\n".join(text.rstrip("\n") for text in texts)
+    return "\n".join(text.rstrip("\n") for text in texts if text)
