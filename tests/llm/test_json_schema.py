@@ -139,6 +139,15 @@ def test_a_value_that_takes_too_long_to_validate_is_not_valid() -> None:
     assert violations(patterns, ["ab" * 200] * 1_000) == [TOO_LONG]
 
 
+def test_no_violation_is_made_up_when_validation_is_cut_off() -> None:
+    """LLM-434: patterns that were not tried do not count as matches."""
+    schema = {"patternProperties": {f"^a{number}": {"type": "string"} for number in range(500)}}
+    value = {f"b{number}": 1 for number in range(2_000)}
+    assert violations(schema, value) == [TOO_LONG]
+    assert violation(schema, value) is None
+    assert violations(schema, {"a1": 1, **value})[0] == "$.a1: expected string, got number"
+
+
 def test_a_value_that_is_nested_too_deeply_is_not_valid() -> None:
     """LLM-434"""
     value: Any = []
