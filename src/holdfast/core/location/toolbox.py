@@ -77,7 +77,7 @@ class BuiltinTools:
             Path(location.directory),
             settings=self._settings,
             managed=process.tools.outputs.is_managed,
-            references=self._references,
+            references=self._context.references.directories,
             on_edit=self._edited,
         )
 
@@ -133,9 +133,6 @@ class BuiltinTools:
 
     def _external_paths(self) -> Literal["ask", "deny"]:
         return self._settings().external_paths
-
-    def _references(self) -> dict[str, Path]:
-        return {reference.name: Path(reference.path) for reference in self._context.references.list()}
 
     def _edited(self, path: Path) -> None:
         self._process.sessions.log.announce(FileEdited(file=str(path)), location=self._location)
