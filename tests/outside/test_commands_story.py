@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.outside.scripted_provider import PATIENCE
+from tests.cli.conftest import Machine, Ran
+from tests.outside.scripted_provider import PATIENCE, Turn, calling
 from tests.outside.test_mentions import asked
 from tests.outside.world import World, ask
 
@@ -20,6 +22,7 @@ from holdfast.schema.session_message import UserMessage
 pytestmark = pytest.mark.anyio
 
 MEGABYTE = 1024 * 1024
+Here = Callable[..., Ran]
 
 
 def skill(world: World, name: str, body: str, *, slash: bool = False) -> None:
@@ -343,6 +346,36 @@ async def test_a_refused_call_names_the_field_that_was_sent(world: World, given:
             await hf.sessions.command(session.id, command="look", **given)
         assert await hf.sessions.pending(session.id) == []
     assert (caught.value.status, caught.value.body["field"]) == (400, field)
+
+
+async def test_a_command_of_an_untrusted_project_does_not_choose_the_agent(world: World) -> None:
+    """SES-336: a Session in plan mode stays in it; a note says so. With trust the command decides, and what it wants is
+    shown before."""
+    world.write(".opencode/command/ship.md", "---\nagent: build\n---\nShip it.")
+    world.model.always = lambda request: Turn() if request.results else calling("write", path="new.txt", content="x")
+    async with world.host() as hf:
+        session = await hf.sessions.create(agent="plan")
+        prompt = (await hf.sessions.command(session.id, command="ship")).prompt
+        await hf.sessions.wait(session.id)
+        assert prompt.options is None
+        assert "names the agent build, which was not used" in (prompt.notes or ("",))[0]
+        assert not (world.project / "new.txt").exists()
+        same = await hf.sessions.create()
+        assert (await hf.sessions.command(same.id, command="ship", resume=False)).prompt.notes is None
+    async with world.host(trust=True) as hf:
+        trusting = await hf.sessions.create(agent="plan")
+        await hf.sessions.command(trusting.id, command="ship")
+        await hf.sessions.wait(trusting.id)
+    assert (world.project / "new.txt").exists()
+
+
+def test_the_agent_of_a_command_is_part_of_what_a_project_wants(here: Here, holdfast: Machine) -> None:
+    """SES-336, CAT-184."""
+    file = holdfast.project / ".opencode" / "command" / "ship.md"
+    file.parent.mkdir(parents=True)
+    file.write_text("---\nagent: build\n---\nShip it.", encoding="utf-8")
+    shown = here("trust")
+    assert "chooses the agent build when the command ship is used" in " ".join(shown.out.split() + shown.err.split())
 
 
 async def test_subtask_is_told_to_have_no_effect(world: World) -> None:

@@ -41,6 +41,8 @@ class Invocation(Frozen):
     """Which parts of the text come from where."""
     skill: str | None = None
     """The skill that was called like a command; attached like those of any prompt."""
+    chooses_agent: bool = True
+    """False if the template or the agent of the command is from an untrusted project."""
 
 
 class Commands:
@@ -92,7 +94,8 @@ class Commands:
             trusted = name not in self._configured.untrusted
             expanded = await Template(command.template).expand(arguments, shell if trusted else _refuse)
             filled = FilledTemplate(expanded.arguments, expanded.output, trusted=trusted)
-            return Invocation(command, arguments, expanded.text, filled)
+            chooses = trusted and name not in self._configured.untrusted_agents
+            return Invocation(command, arguments, expanded.text, filled, chooses_agent=chooses)
         skill = next((skill for skill in await self._slash_skills() if skill.name == name), None)
         if skill is None:
             raise CommandNotFound(name, await self._near(name))

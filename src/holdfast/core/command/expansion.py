@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from holdfast.schema.prompt import Prompt
     from holdfast.schema.session import Session
 
+AGENT_NOT_USED = (
+    "The command {command} names the agent {agent}, which was not used: the project is not trusted (`holdfast trust`)."
+)
+
 
 class CommandExpansion:
     def __init__(
@@ -63,14 +67,21 @@ class CommandExpansion:
             text=called.text,
             skills=await attach_skills(self._skills, skills, agent, authority) or None,
             options=None if options == PromptOptions() else options,
+            notes=self._notes(called, agent),
         )
         template = called.template.replace(resolves_arguments=resolves_arguments)
         return prompt, await self._mentions.resolve(session, prompt, template)
 
+    def _notes(self, called: Invocation, agent: str) -> tuple[str, ...] | None:
+        named = called.command.agent
+        if called.chooses_agent or named in (None, agent):
+            return None
+        return (AGENT_NOT_USED.format(command=called.command.name, agent=named),)
+
     def _options(self, session: Session, called: Invocation, given: PromptOptions) -> PromptOptions:
         """Agent and model for the activity of this prompt: the command's, else those of the call. The model of the
-        command's agent comes before that of the call."""
-        command = called.command
+        command's agent comes before that of the call. A command of an untrusted project does not choose the agent."""
+        command = called.command if called.chooses_agent else replace(called.command, agent=None)
         for name, field in ((command.agent, "command"), (given.agent, "agent")):
             if name is not None and self._agents.select(name).agent is None:
                 raise _unknown(called, f"the agent {name}", field)
