@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.database_template import DatabaseTemplate
 
 from holdfast.core.clock import Ids
 from holdfast.core.database.database import SqliteDatabase
@@ -38,6 +39,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("recorded"):
             item.add_marker(absent)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _new_databases_are_copies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """In this process. The tests of the database itself and all `holdfast` processes migrate an empty file."""
+    template = DatabaseTemplate(tmp_path_factory.mktemp("template"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("holdfast.core.database.database.prepare", template.prepare)
+        yield
 
 
 @pytest.fixture
