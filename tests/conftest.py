@@ -7,8 +7,10 @@ import os
 import random
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import uvicorn
 from hypothesis import HealthCheck, settings
 from tests.database_template import DatabaseTemplate
 
@@ -47,6 +49,25 @@ def _new_databases_are_copies(tmp_path_factory: pytest.TempPathFactory) -> Itera
     template = DatabaseTemplate(tmp_path_factory.mktemp("template"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("holdfast.core.database.database.prepare", template.prepare)
+        yield
+
+
+class _ShortSleeps:
+    """`asyncio` with short sleeps."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(min(seconds, 0.01))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _servers_end_at_once() -> Iterator[None]:
+    """uvicorn looks ten times a second whether it is to end, and then whether its connections have ended: 0.15 s for
+    each test with a server. A `holdfast` process still does that."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(uvicorn.server, "asyncio", _ShortSleeps())
         yield
 
 
