@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import random
+import signal
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,12 @@ def _new_databases_are_copies(tmp_path_factory: pytest.TempPathFactory) -> Itera
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("holdfast.core.database.database.prepare", template.prepare)
         yield
+
+
+def pytest_sessionstart() -> None:
+    """Processes would inherit from `nohup make test` that SIGHUP is ignored."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(wrapper=True)
