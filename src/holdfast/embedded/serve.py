@@ -317,7 +317,8 @@ def _listen(hostname: str, port: int | None) -> socket.socket:
 
 def _bind(hostname: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in hostname else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # With its protocol: asyncio turns Nagle's algorithm off for TCP only, and a response would take 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((hostname, port))

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.filesystem.file_tools import Asked, FileTools, Recorder
 from tests.core.tool.cases.edits import EDITS, Edit
+from tests.core.tool.tool_support import Asked, FileTools, Recorder
 
 from holdfast.core.tool.builtin import edit
 from holdfast.core.tool.builtin.edit import EMPTY, SAME, STALE
@@ -147,7 +147,7 @@ async def test_an_edit_keeps_changes_made_during_the_approval(tools: FileTools) 
     """TOL-169, TOL-127: newer content stays, whether it came before the read or after it."""
     path = tools.root / "f"
     path.write_text("old text\n")
-    tools.recorder = Recorder(then=lambda: path.write_text("newer text\n"))
+    tools.recorder = Recorder(meanwhile=lambda: path.write_text("newer text\n"))
     await tools.call("edit", path="f", oldString="text", newString="x")
     assert path.read_text() == "newer x\n"
 
