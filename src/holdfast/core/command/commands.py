@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.command.command import Command, CommandDraft
 from holdfast.core.command.configured import ConfiguredCommands, configured_commands
-from holdfast.core.command.template import Template
 from holdfast.core.config.reload import refuse_errors
 from holdfast.core.state import Phase, State
 from holdfast.core.tool.tool import ToolFailure
+from holdfast.schema.deferred import deferred
 from holdfast.schema.exceptions import NAME_CHARACTERS, CommandNotFound
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from holdfast.core.command import template
     from holdfast.core.command.template import Shell
     from holdfast.core.config.config import Config
     from holdfast.core.config.reload import LiveConfig
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from holdfast.core.scope import Scope
     from holdfast.core.skill.skill import Skill
     from holdfast.core.state import Batches
+else:
+    template = deferred("holdfast.core.command.template")
 
 MOST_COMPARED = 1000
 """Names that an unknown one is compared with."""
@@ -88,7 +91,7 @@ class Commands:
         command = self.get(name)
         if command is not None:
             trusted = name not in self._configured.untrusted
-            expanded = await Template(command.template).expand(arguments, shell if trusted else _refuse)
+            expanded = await template.Template(command.template).expand(arguments, shell if trusted else _refuse)
             return Invocation(command, arguments, expanded.text, expanded.mentions, trusted=trusted)
         skill = next((skill for skill in await self._slash_skills() if skill.name == name), None)
         if skill is None:
