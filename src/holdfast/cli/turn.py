@@ -14,19 +14,22 @@ from holdfast.cli.attendance import Attendance
 from holdfast.cli.calls import known_command
 from holdfast.cli.command_runner import execute, fail
 from holdfast.cli.following import Follower
-from holdfast.cli.notes import opening_notes
+from holdfast.cli.notes import opening_notes, unfinished_note
 from holdfast.cli.opening import location_of, open_client, open_session
-from holdfast.cli.result import result_of
 from holdfast.cli.run import Ask
 from holdfast.cli.screen import JsonScreen, Screen
-from holdfast.cli.shell import run_shell
+from holdfast.schema.deferred import deferred
 from holdfast.schema.inbox import InboxUser
 from holdfast.schema.prompt import FileInput, JsonFormat, PromptInput
 from holdfast.schema.session_message import AssistantMessage
 
 if TYPE_CHECKING:
+    from holdfast.cli import result, shell
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.schema.prompt import Admission
+else:
+    result = deferred("holdfast.cli.result")
+    shell = deferred("holdfast.cli.shell")
 
 
 def run_prompt(ask: Ask) -> int:
@@ -59,7 +62,7 @@ async def _run(ask: Ask) -> int:
         screen.opened(session)
         answering = Answering(client, session.id, screen, attendance)
         if ask.shell is not None:
-            return await run_shell(client, session.id, ask.shell, screen, answering)
+            return await shell.run_shell(client, session.id, ask.shell, screen, answering)
         answer = Answer()
         follower = Follower(client, session.id, screen, answering, answer)
 
@@ -71,8 +74,10 @@ async def _run(ask: Ask) -> int:
             follower.position = receipt.admitted_seq - 1
 
         await follower.follow(admit)
+        if not ask.quiet and not ask.as_json and (left := await unfinished_note(client, session)) is not None:
+            screen.note(left)
         if isinstance(screen, JsonScreen):
-            screen.ended(await result_of(client, session.id, answer, replies=not ask.no_reply))
+            screen.ended(await result.result_of(client, session.id, answer, replies=not ask.no_reply))
         return _exit_code(screen, None if ask.no_reply else answer)
 
 

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.client.errors import ApiError, ClientError
-from holdfast.embedded.piece_maker import plain_request
+from holdfast.schema.deferred import deferred
 from holdfast.schema.exceptions import InvalidRequest, NotFound
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.permission import PermissionRequest, Reply
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from holdfast.core.event.bus import Subscription
     from holdfast.core.permission.permission import Unattended
     from holdfast.core.runtime.runtime import Runtime
+    from holdfast.embedded import piece_maker
+else:
+    piece_maker = deferred("holdfast.embedded.piece_maker")
 
 ASKED = frozenset(("permission.v2.asked", "question.v2.asked"))
 REPLIES = ("once", "always", "reject")
@@ -140,9 +143,9 @@ class Attendant:
             if not announcement.relayed:
                 asked = decode_event(announcement.wire).data
                 if isinstance(asked, PermissionRequest):
-                    self._handle(plain_request(asked, PermissionRequest))
+                    self._handle(piece_maker.plain_request(asked, PermissionRequest))
                 elif isinstance(asked, QuestionRequest):
-                    self._handle(plain_request(asked, QuestionRequest))
+                    self._handle(piece_maker.plain_request(asked, QuestionRequest))
 
     async def _look(self, registered: _Registered) -> None:
         """Find the requests that were made before the function was registered."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.core.tool.cases.edits import EDITS, Edit
 from tests.core.tool.tool_support import Asked, FileTools, Recorder
 
-from holdfast.core.tool.builtin import edit
+from holdfast.core.tool.builtin import replacement
 from holdfast.core.tool.builtin.edit import EMPTY, SAME, STALE
 from holdfast.core.tool.builtin.replacement import TextNotMatched, replace
 from holdfast.core.tool.tool import ToolFailure
@@ -163,7 +163,7 @@ async def test_an_edit_fails_if_the_file_changed_after_the_read(
         path.write_text("someone else's text\n")
         return replace(*arguments, **options)
 
-    monkeypatch.setattr(edit, "replace", racing)
+    monkeypatch.setattr(replacement, "replace", racing)
     assert await tools.refusal("edit", path="f", oldString="text", newString="x") == STALE
     assert path.read_text() == "someone else's text\n"
 

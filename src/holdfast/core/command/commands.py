@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.command.command import Command, CommandDraft
 from holdfast.core.command.configured import ConfiguredCommands, configured_commands
-from holdfast.core.command.template import ArgumentsTooLarge, Template
 from holdfast.core.config.reload import refuse_errors
 from holdfast.core.prompt.filled_template import FilledTemplate
 from holdfast.core.session.attachments import TEXT_BYTES
 from holdfast.core.state import Phase, State
 from holdfast.core.tool.tool import ToolFailure
+from holdfast.schema.deferred import deferred
 from holdfast.schema.exceptions import NAME_CHARACTERS, CommandNotFound
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from holdfast.core.command import template
     from holdfast.core.command.template import Shell
     from holdfast.core.config.config import Config
     from holdfast.core.config.reload import LiveConfig
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from holdfast.core.scope import Scope
     from holdfast.core.skill.skill import Skill
     from holdfast.core.state import Batches
+else:
+    template = deferred("holdfast.core.command.template")
 
 MOST_COMPARED = 1000
 """Names that an unknown one is compared with."""
@@ -88,11 +91,11 @@ class Commands:
         """Fill in the template of a command. A skill is not a template: the arguments become the text, and nothing in
         the skill is executed or replaced. Raises CommandNotFound or ArgumentsTooLarge."""
         if len(arguments) > TEXT_BYTES:
-            raise ArgumentsTooLarge
+            raise template.ArgumentsTooLarge
         command = self.get(name)
         if command is not None:
             trusted = name not in self._configured.untrusted
-            expanded = await Template(command.template).expand(arguments, shell if trusted else _refuse)
+            expanded = await template.Template(command.template).expand(arguments, shell if trusted else _refuse)
             filled = FilledTemplate(expanded.arguments, expanded.output, trusted=trusted)
             chooses = trusted and name not in self._configured.untrusted_agents
             return Invocation(command, arguments, expanded.text, filled, chooses_agent=chooses)

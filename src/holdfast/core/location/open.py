@@ -36,8 +36,8 @@ from holdfast.core.location.terminals import Terminals
 from holdfast.core.location.toolbox import BuiltinTools
 from holdfast.core.permission.permission import Permissions
 from holdfast.core.plugin.external import ExternalPlugins, external_plugins
-from holdfast.core.plugin.host import PluginLocation
 from holdfast.core.plugin.plugin import PluginProblem
+from holdfast.core.plugin.plugin_location import PluginLocation
 from holdfast.core.plugin.plugins import Plugins
 from holdfast.core.plugin.problems import PluginProblems
 from holdfast.core.plugin.request import RequestHooks

@@ -13,7 +13,6 @@ from holdfast.core.tool.builtin.bash import ShellCommands, bash_tool
 from holdfast.core.tool.builtin.edit import edit_tool
 from holdfast.core.tool.builtin.glob import glob_tool
 from holdfast.core.tool.builtin.grep import grep_tool
-from holdfast.core.tool.builtin.question import question_tool
 from holdfast.core.tool.builtin.read import read_tool
 from holdfast.core.tool.builtin.skill import skill_tool
 from holdfast.core.tool.builtin.todowrite import todowrite_tool
@@ -22,6 +21,7 @@ from holdfast.core.tool.builtin.websearch import configured_services, websearch_
 from holdfast.core.tool.builtin.write import write_tool
 from holdfast.core.web.address import AddressPolicy
 from holdfast.core.web.fetch import Fetcher
+from holdfast.schema.deferred import deferred
 from holdfast.schema.live_event import FileEdited
 
 if TYPE_CHECKING:
@@ -37,11 +37,14 @@ if TYPE_CHECKING:
     from holdfast.core.question.question import Questions
     from holdfast.core.scope import Scope
     from holdfast.core.search.search import Search
+    from holdfast.core.tool.builtin import question
     from holdfast.core.tool.builtin.authorize import Authorizer
     from holdfast.core.tool.registry import ToolRegistry
     from holdfast.core.tool.tool import Tool
     from holdfast.schema.location import Location
     from holdfast.schema.permission import Effect
+else:
+    question = deferred("holdfast.core.tool.builtin.question")
 
 
 class BuiltinTools:
@@ -101,7 +104,7 @@ class BuiltinTools:
             "webfetch": webfetch_tool(web, authorizer, lambda agent: self._authority(agent).rules),
         }
         if host.unattended == "wait":
-            tools["question"] = question_tool(self._questions, authorizer)
+            tools["question"] = question.question_tool(self._questions, authorizer)
         if backends := configured_services(host.environment):
             tools["websearch"] = websearch_tool(Fetcher(), authorizer, backends)
         return tools

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
@@ -74,12 +74,12 @@ class DuplicateRequest(Conflict):
         self.request_id = request_id
 
 
-class Pending(NamedTuple, Generic[R]):
+class Pending(Frozen, Generic[R]):
     request: R
     agent: str | None
 
 
-class _Open(NamedTuple, Generic[R, A]):
+class _Open(Frozen, Generic[R, A]):
     request: R
     answer: asyncio.Future[A]
     taken: bool
@@ -173,11 +173,11 @@ class Requests(ABC, Generic[R, A]):
 
     async def list(self) -> tuple[R, ...]:
         """The open requests of this Location, oldest first."""
-        return tuple(request for request, _ in await self.pending())
+        return tuple(found.request for found in await self.pending())
 
     async def for_session(self, session_id: str) -> tuple[R, ...]:
         """The open requests of a Session at this Location, oldest first."""
-        return tuple(request for request, _ in await self.pending(session_id))
+        return tuple(found.request for found in await self.pending(session_id))
 
     async def pending(self, session_id: str | None = None) -> Sequence[Pending[R]]:
         """The open requests with their agents, oldest first; of one Session, or of all."""
@@ -191,7 +191,7 @@ class Requests(ABC, Generic[R, A]):
     async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]] = ()) -> None:
         """Close the requests that earlier processes left open, except those of the calls in `keep`. The commit is
         fenced, so that it cannot close a request of a newer owner."""
-        for request, _ in await self.pending(session_id):
+        for request in await self.for_session(session_id):
             call = self.call_of(request)
             if request.id in self._watched or (call is not None and call in keep):
                 continue

@@ -12,6 +12,8 @@ import asyncio
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from msgspec.structs import asdict
+
 from holdfast.core.database.errors import Moved
 from holdfast.core.session.errors import UnknownBoundary
 from holdfast.core.session.records import ATTEMPTS, RevertDecision, unmoved
@@ -129,7 +131,7 @@ class Reverts:
             message_id=message_id,
             snapshot=original,
             diff="".join(change.patch for change in changes),
-            files=tuple(RevertFile(**change._asdict()) for change in changes),
+            files=tuple(RevertFile(**asdict(change)) for change in changes),
         )
 
     async def _plan(self, session_id: str, message_id: str) -> dict[str, str]:
