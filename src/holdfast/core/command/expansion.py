@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from holdfast.core.command.mentioned_files import mentioned_files
 from holdfast.core.command.shell_insert import ShellInsert
-from holdfast.core.permission.rules import DENY_EVERYTHING
 from holdfast.core.skill.attachment import attach_skills
 from holdfast.schema.exceptions import ApiError, InvalidRequest
 from holdfast.schema.prompt import PromptOptions, SkillAttachment
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.core.agent.agents import Agents
     from holdfast.core.catalog.catalog import Catalog
     from holdfast.core.command.commands import Commands, Invocation
+    from holdfast.core.permission.authority import Authorities
     from holdfast.core.skill.skills import Skills
     from holdfast.core.tool.registry import ToolRegistry
     from holdfast.schema.model import ModelRef
@@ -27,11 +27,18 @@ if TYPE_CHECKING:
 
 class CommandExpansion:
     def __init__(
-        self, commands: Commands, skills: Skills, agents: Agents, catalog: Catalog, tools: ToolRegistry
+        self,
+        commands: Commands,
+        skills: Skills,
+        agents: Agents,
+        authorities: Authorities,
+        catalog: Catalog,
+        tools: ToolRegistry,
     ) -> None:
         self._commands = commands
         self._skills = skills
         self._agents = agents
+        self._authorities = authorities
         self._catalog = catalog
         self._tools = tools
 
@@ -49,7 +56,7 @@ class CommandExpansion:
         if called.skill is not None:
             skills = (SkillAttachment(id=called.skill, name=called.skill, text=""), *skills)
         agent = self._agents.select(options.agent or session.agent).id
-        authority = self._agents.authority(agent) or DENY_EVERYTHING
+        authority = await self._authorities.of(session.id, agent)
         directory = Path(session.location.directory)
         mentioned = mentioned_files(called.mentions, directory, authority, trusted=called.trusted)
         return replace(

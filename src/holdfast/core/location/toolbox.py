@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.location.settings import bash_settings, file_settings, remembered
-from holdfast.core.permission.rules import DENY_EVERYTHING, evaluate
 from holdfast.core.tool.builtin.apply_patch import apply_patch_tool
 from holdfast.core.tool.builtin.bash import ShellCommands, bash_tool
 from holdfast.core.tool.builtin.edit import edit_tool
@@ -27,10 +26,10 @@ from holdfast.schema.live_event import FileEdited
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.core.agent.agents import Agents
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.location.location_context import LocationContext
     from holdfast.core.location.process_services import ProcessServices
+    from holdfast.core.permission.authority import Authorities
     from holdfast.core.permission.rules import Authority
     from holdfast.core.process.process import Processes
     from holdfast.core.process.sandbox.sandbox import Sandbox
@@ -39,9 +38,8 @@ if TYPE_CHECKING:
     from holdfast.core.search.search import Search
     from holdfast.core.tool.builtin.authorize import Authorizer
     from holdfast.core.tool.registry import ToolRegistry
-    from holdfast.core.tool.tool import Tool
+    from holdfast.core.tool.tool import Tool, ToolContext
     from holdfast.schema.location import Location
-    from holdfast.schema.permission import Effect
 
 
 class BuiltinTools:
@@ -52,7 +50,7 @@ class BuiltinTools:
         process: ProcessServices,
         location: Location,
         config: LiveConfig,
-        agents: Agents,
+        authorities: Authorities,
         context: LocationContext,
         authorizer: Authorizer,
         questions: Questions,
@@ -64,7 +62,7 @@ class BuiltinTools:
         self._host = process.host
         self._location = location
         self._config = config
-        self._agents = agents
+        self._authorities = authorities
         self._context = context
         self._authorizer = authorizer
         self._questions = questions
@@ -95,10 +93,10 @@ class BuiltinTools:
             "apply_patch": apply_patch_tool(files, authorizer),
             "bash": self._bash(),
             "glob": glob_tool(files.paths, search, authorizer, external_paths=self._external_paths),
-            "grep": grep_tool(files.paths, search, authorizer, self._readable, external_paths=self._external_paths),
+            "grep": grep_tool(files.paths, search, authorizer, self._authority, external_paths=self._external_paths),
             "skill": skill_tool(self._context.skills, authorizer),
             "todowrite": todowrite_tool(self._process.tools.todos, authorizer),
-            "webfetch": webfetch_tool(web, authorizer, lambda agent: self._authority(agent).rules),
+            "webfetch": webfetch_tool(web, authorizer, self._authority),
         }
         if host.unattended == "wait":
             tools["question"] = question_tool(self._questions, authorizer)
@@ -124,12 +122,8 @@ class BuiltinTools:
             self.files.paths, self._processes, self._authorizer, self._host.environment, self._commands, self._sandbox
         )
 
-    def _authority(self, agent: str) -> Authority:
-        return self._agents.authority(agent) or DENY_EVERYTHING
-
-    def _readable(self, agent: str, resource: str) -> Effect:
-        authority = self._authority(agent)
-        return evaluate(authority.rules, "read", resource, authority.fences)
+    async def _authority(self, context: ToolContext) -> Authority:
+        return await self._authorities.of(context.session_id, context.agent)
 
     def _external_paths(self) -> Literal["ask", "deny"]:
         return self._settings().external_paths

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.core.html.html import convert
 from holdfast.core.permission.rules import deciding
-from holdfast.core.tool.builtin.authorize import Authorizer
+from holdfast.core.tool.builtin.authorize import AuthorityOf, Authorizer
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.core.web.charset import decode
 from holdfast.core.web.errors import FetchFailed
@@ -54,18 +54,23 @@ class WebfetchOutput(WebfetchResult):
 
 
 def webfetch_tool(
-    fetcher: Fetcher, authorizer: Authorizer, rules_of: Callable[[str], Sequence[Rule]]
+    fetcher: Fetcher, authorizer: Authorizer, authority_of: AuthorityOf
 ) -> Tool[WebfetchInput, WebfetchOutput]:
-    """The address policy does not apply to hosts that the agent's deciding rule names literally."""
+    """The address policy does not apply to hosts that the deciding rules of the agent, and of the agents of all
+    ancestors, name literally."""
 
     async def execute(given: WebfetchInput, context: ToolContext) -> WebfetchOutput:
+        rules: list[Sequence[Rule]] = []
+
         async def allow(url: str) -> None:
             origin = parse_url(url).origin
             save = () if "*" in origin else (f"{origin}/*",)
             await authorizer.allow(context, ACTION, (url,), save=save, metadata=msgspec.to_builtins(given))
+            authority = await authority_of(context)
+            rules[:] = (authority.rules, *(above.authority.rules for above in authority.above))
 
         def exempt(url: str) -> bool:
-            return names_host(rules_of(context.agent), url)
+            return all(names_host(found, url) for found in rules)
 
         try:
             url = parse_url(given.url).text  # rules match what is requested, however it was written
