@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType, structs
 
 from holdfast.client.call import Page
 from holdfast.client.errors import ClientError, check_outcome
-from holdfast.core.runtime.outcome import outcome_of_answer
+from holdfast.core.session.answer_outcome import outcome_of_answer
 from holdfast.embedded.activity import PromptActivity
 from holdfast.embedded.answer import read_answer
 from holdfast.embedded.piece_maker import PieceMaker

@@ -129,6 +129,7 @@ async def test_the_agent_that_gave_the_newest_task_counts_too(desk: Desk) -> Non
             assistant_message_id="msg_a",
             call_id=f"call_{number}",
             child_id=CHILD,
+            root_id=SES,
             prompt_id=f"msg_p{number}",
             result_id=f"msg_r{number}",
             caller=caller,

@@ -48,17 +48,17 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def reading(**effects: Effect) -> Authority:
+def reading(effects: dict[str, Effect]) -> Authority:
     return Authority(tuple(Rule(action="read", resource=name, effect=effect) for name, effect in effects.items()))
 
 
 async def readable(context: ToolContext) -> Authority:
     assert context.agent == "build"
-    return reading(**{"*": "allow", "*.env": "ask", "*private/*": "deny", "*outside/*": "deny"})
+    return reading({"*": "allow", "*.env": "ask", "*private/*": "deny", "*outside/*": "deny"})
 
 
 async def everything(context: ToolContext) -> Authority:
-    return reading(**{"*": "allow"})
+    return reading({"*": "allow"})
 
 
 def made(

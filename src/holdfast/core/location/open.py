@@ -123,7 +123,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             batches=batches,
         )
         builtin = BuiltinTools(
-            process, location, config, authorities, context, authorizer, questions, processes, sandbox, search
+            process, location, config, agents, context, authorizer, questions, processes, sandbox, search
         )
         builtin.register(tools, scope)
     mentions = Mentions(

@@ -11,6 +11,7 @@ from holdfast.core.process.sandbox.confinement import SandboxSettings
 from holdfast.core.runner.settings import CompactionSettings, Limits, SessionSettings
 from holdfast.core.snapshot.limits import SnapshotLimits
 from holdfast.core.tool.builtin.bash import BashSettings
+from holdfast.core.tool.builtin.subagent import SubagentSettings
 from holdfast.core.tool.preview import OutputLimits
 from holdfast.llm.limits import AnswerLimits
 from holdfast.llm.route.retry import RetryLimits
@@ -118,6 +119,10 @@ def session_settings(config: Config, environment: Mapping[str, str]) -> SessionS
         snapshots=snapshots is not False,
         **_given(config, "holdfast", only=("titles", "recovery", "turns")),
     )
+
+
+def subagent_settings(config: Config) -> SubagentSettings:
+    return SubagentSettings(**_given(config, "holdfast", "subagents"))
 
 
 def snapshot_limits(config: Config) -> SnapshotLimits:

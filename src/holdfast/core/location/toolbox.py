@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.core.filesystem.location_files import LocationFiles
-from holdfast.core.location.settings import bash_settings, file_settings, remembered
+from holdfast.core.location.settings import bash_settings, file_settings, remembered, subagent_settings
 from holdfast.core.tool.builtin.apply_patch import apply_patch_tool
 from holdfast.core.tool.builtin.bash import ShellCommands, bash_tool
 from holdfast.core.tool.builtin.edit import edit_tool
@@ -15,6 +15,7 @@ from holdfast.core.tool.builtin.grep import grep_tool
 from holdfast.core.tool.builtin.question import question_tool
 from holdfast.core.tool.builtin.read import read_tool
 from holdfast.core.tool.builtin.skill import skill_tool
+from holdfast.core.tool.builtin.subagent import subagent_tool
 from holdfast.core.tool.builtin.todowrite import todowrite_tool
 from holdfast.core.tool.builtin.webfetch import webfetch_tool
 from holdfast.core.tool.builtin.websearch import configured_services, websearch_tool
@@ -26,19 +27,18 @@ from holdfast.schema.live_event import FileEdited
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from holdfast.core.agent.agents import Agents
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.location.location_context import LocationContext
     from holdfast.core.location.process_services import ProcessServices
-    from holdfast.core.permission.authority import Authorities
-    from holdfast.core.permission.rules import Authority
     from holdfast.core.process.process import Processes
     from holdfast.core.process.sandbox.sandbox import Sandbox
     from holdfast.core.question.question import Questions
     from holdfast.core.scope import Scope
     from holdfast.core.search.search import Search
-    from holdfast.core.tool.builtin.authorize import Authorizer
+    from holdfast.core.tool.authorization import PermissionAuthorizer
     from holdfast.core.tool.registry import ToolRegistry
-    from holdfast.core.tool.tool import Tool, ToolContext
+    from holdfast.core.tool.tool import Tool
     from holdfast.schema.location import Location
 
 
@@ -50,9 +50,9 @@ class BuiltinTools:
         process: ProcessServices,
         location: Location,
         config: LiveConfig,
-        authorities: Authorities,
+        agents: Agents,
         context: LocationContext,
-        authorizer: Authorizer,
+        authorizer: PermissionAuthorizer,
         questions: Questions,
         processes: Processes,
         sandbox: Sandbox,
@@ -62,7 +62,7 @@ class BuiltinTools:
         self._host = process.host
         self._location = location
         self._config = config
-        self._authorities = authorities
+        self._agents = agents
         self._context = context
         self._authorizer = authorizer
         self._questions = questions
@@ -71,6 +71,7 @@ class BuiltinTools:
         self._search = search
         self._settings = remembered(config, file_settings)
         self._commands = remembered(config, bash_settings)
+        self._subagents = remembered(config, subagent_settings)
         self.files = LocationFiles(
             Path(location.directory),
             settings=self._settings,
@@ -85,6 +86,7 @@ class BuiltinTools:
 
     def _tools(self) -> dict[str, Tool[Any, Any]]:
         host, files, search, authorizer = self._host, self.files, self._search, self._authorizer
+        external_paths, authority = self._external_paths, authorizer.authority
         web = Fetcher(AddressPolicy(own_ports=lambda: host.own_ports))
         tools: dict[str, Tool[Any, Any]] = {
             "read": read_tool(files, authorizer, on_read=self._context.note_read),
@@ -92,11 +94,16 @@ class BuiltinTools:
             "edit": edit_tool(files, authorizer),
             "apply_patch": apply_patch_tool(files, authorizer),
             "bash": self._bash(),
-            "glob": glob_tool(files.paths, search, authorizer, external_paths=self._external_paths),
-            "grep": grep_tool(files.paths, search, authorizer, self._authority, external_paths=self._external_paths),
+            "glob": glob_tool(files.paths, search, authorizer, external_paths=external_paths),
+            "grep": grep_tool(
+                files.paths, search, authorizer, authorizer.authority, external_paths=self._external_paths
+            ),
             "skill": skill_tool(self._context.skills, authorizer),
+            "subagent": subagent_tool(
+                self._process.tools.tasks, self._process.sessions.store, self._agents, authorizer, self._subagents
+            ),
             "todowrite": todowrite_tool(self._process.tools.todos, authorizer),
-            "webfetch": webfetch_tool(web, authorizer, self._authority),
+            "webfetch": webfetch_tool(web, authorizer, authority),
         }
         if host.unattended == "wait":
             tools["question"] = question_tool(self._questions, authorizer)
@@ -121,9 +128,6 @@ class BuiltinTools:
         return ShellCommands(
             self.files.paths, self._processes, self._authorizer, self._host.environment, self._commands, self._sandbox
         )
-
-    async def _authority(self, context: ToolContext) -> Authority:
-        return await self._authorities.of(context.session_id, context.agent)
 
     def _external_paths(self) -> Literal["ask", "deny"]:
         return self._settings().external_paths

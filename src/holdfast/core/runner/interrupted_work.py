@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.runner.publish import HERE, TOOL_INTERRUPTED
-from holdfast.core.runner.turn import TURN_INTERRUPTED
+from holdfast.core.session.answer_outcome import TURN_INTERRUPTED
 from holdfast.schema.codec import decoder
 from holdfast.schema.session_event import (
     ActivityEnded,

@@ -15,6 +15,7 @@ from holdfast.core.permission.errors import TurnEnded
 from holdfast.core.runner.allowance import ASK_FROM
 from holdfast.core.runner.lowering import TURN_SUSPENDED
 from holdfast.core.runner.publish import TOOL_INTERRUPTED
+from holdfast.core.session.answer_outcome import TURN_INTERRUPTED
 from holdfast.core.session.errors import Interrupted, RepeatedCalls, StructuredOutputError
 from holdfast.core.session.interrupt import ABANDONED, STOPPED
 from holdfast.core.tool.builtin.authorize import Denied
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from holdfast.llm.stream import Prepared
     from holdfast.schema.record import Record
 
-TURN_INTERRUPTED = "Provider turn interrupted"
 LAST_STEP_REACHED = "all steps were used"
 LAST_STEP_CALL = "Tools are disabled after the maximum agent steps"
 OVERFLOW = "context-overflow"
@@ -88,7 +88,7 @@ class Turn:
         asking: Callable[[], Awaitable[Collection[str]]],
         has_media: bool = False,
     ) -> None:
-        """`asking` gives the calls of this Session that wait for a person and have started nothing."""
+        """`asking` gives the calls of this Session that may be executed again after a shutdown."""
         self._asking = asking
         self._kept: set[str] = set()
         self._of = publisher.of
@@ -311,7 +311,8 @@ class Turn:
         """Exactly one settlement, whatever happens inside."""
         publisher = self._publisher
         try:
-            outcome = await self._interrupt.cancellable(self._execute(call), name=f"tool {call.name}")
+            grace = self._tools.grace(call.name)
+            outcome = await self._interrupt.cancellable(self._execute(call), name=f"tool {call.name}", grace=grace)
             if outcome is STOPPED and self._interrupt.suspending and call.id in await self._asking():
                 self._kept.add(call.id)
             elif outcome is STOPPED:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.runner.turn import TURN_INTERRUPTED
 from holdfast.core.session.activity import described
+from holdfast.core.session.answer_outcome import outcome_of_answer
 from holdfast.schema.insight import Outcome
 from holdfast.schema.session_message import AssistantMessage
 
@@ -32,23 +32,6 @@ async def outcome_of(store: SessionStore, session_id: str) -> Outcome:
     if (blocked := await store.blocked(session_id)) is not None:
         return Outcome(type="blocked", message_id=answer_id, error=blocked.message, pending=pending)
     return Outcome(type="idle", pending=pending) if answer is None else outcome_of_answer(answer, pending)
-
-
-def outcome_of_answer(answer: AssistantMessage, pending: int = 0) -> Outcome:
-    """How an activity ended whose newest answer this is, and that is not owed anything any more."""
-    if answer.error is not None:
-        message = answer.error.message
-        stopped = message == TURN_INTERRUPTED
-        return Outcome(
-            type="interrupted" if stopped else "failed",
-            message_id=answer.id,
-            error=message,
-            code=answer.error.code,
-            pending=pending,
-        )
-    if answer.finish == "tool-calls" or answer.finish is None or answer.rejected is not None:
-        return Outcome(type="interrupted", message_id=answer.id, error=TURN_INTERRUPTED, pending=pending)
-    return Outcome(type="completed", message_id=answer.id, pending=pending)
 
 
 async def _newest_answer(store: SessionStore, session_id: str) -> AssistantMessage | None:

@@ -50,6 +50,8 @@ class Tool(Frozen, Generic[In, Out], eq=False):
     """The permission action that hides the tool from an agent if denied. Default: the registered name."""
     read_only: bool = False
     """The tool changes no project file, so no snapshot is taken after it."""
+    grace: float | None = None
+    """How many seconds it may take to stop when it is interrupted, if it needs longer than others."""
 
 
 class CallOutput(Frozen):
