@@ -690,7 +690,7 @@ export interface IntegrationUpdated {
 export interface InterruptedActivity {
   readonly sessionID: string
   readonly seq: number
-  readonly stage: "answering" | "between" | "compacting" | "dispatched" | "promoted" | "waiting"
+  readonly stage: "answering" | "between" | "compacting" | "dispatched" | "promoted" | "subagent" | "waiting"
   readonly since: number
   readonly suspended: boolean
   readonly safe: boolean
@@ -892,12 +892,14 @@ export interface PermissionAskedLive {
   readonly save?: readonly string[]
   readonly metadata?: Record<string, unknown>
   readonly source?: PermissionSource
+  readonly ancestors?: readonly string[]
 }
 
 export interface PermissionRepliedLive {
   readonly sessionID: string
   readonly requestID: string
   readonly reply: "always" | "once" | "reject"
+  readonly ancestors?: readonly string[]
 }
 
 export interface PermissionRequest {
@@ -908,6 +910,7 @@ export interface PermissionRequest {
   readonly save?: readonly string[]
   readonly metadata?: Record<string, unknown>
   readonly source?: PermissionSource
+  readonly ancestors?: readonly string[]
 }
 
 export interface PermissionSource {
@@ -1064,6 +1067,7 @@ export interface QuestionAskedLive {
   readonly sessionID: string
   readonly questions: readonly Question[]
   readonly tool?: QuestionTool
+  readonly ancestors?: readonly string[]
 }
 
 export interface QuestionOption {
@@ -1074,12 +1078,14 @@ export interface QuestionOption {
 export interface QuestionRejectedLive {
   readonly sessionID: string
   readonly requestID: string
+  readonly ancestors?: readonly string[]
 }
 
 export interface QuestionRepliedLive {
   readonly sessionID: string
   readonly requestID: string
   readonly answers: readonly (readonly string[])[]
+  readonly ancestors?: readonly string[]
 }
 
 export interface QuestionRequest {
@@ -1087,6 +1093,7 @@ export interface QuestionRequest {
   readonly sessionID: string
   readonly questions: readonly Question[]
   readonly tool?: QuestionTool
+  readonly ancestors?: readonly string[]
 }
 
 export interface QuestionTool {
