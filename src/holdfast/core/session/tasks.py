@@ -32,6 +32,7 @@ from holdfast.core.session.errors import (
 )
 from holdfast.core.session.inbox import nothing
 from holdfast.core.session.records import NewSession
+from holdfast.core.session.stored_tasks import Task
 from holdfast.core.session.task_result import GONE, TaskEnd, cancelled, delivered_input, result_of
 from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
@@ -47,10 +48,11 @@ if TYPE_CHECKING:
     from holdfast.core.session.inbox import Inbox
     from holdfast.core.session.records import SessionRecords
     from holdfast.core.session.store import SessionStore
-    from holdfast.core.session.stored_tasks import CallKey, Task
+    from holdfast.core.session.stored_tasks import CallKey
     from holdfast.core.session.wakeups import Wakeups
     from holdfast.schema.model import ModelRef
     from holdfast.schema.prompt import Prompt
+    from holdfast.schema.session import Session
 
 T = TypeVar("T")
 
@@ -187,16 +189,18 @@ class Tasks:
     # -- giving --------------------------------------------------------------------------------------------------
 
     async def _start(self, call: CallKey, work: Work) -> Task:
+        parent = await self._store.get(call.session_id)
         task = await self._store.task_of_call(call)
         if task is None:
-            task = await self._record(call, work)
-        elif not task.background:
-            self._wakeups.go_on(task.child_id)  # the process that worked on it may be gone
-        await self._hand_over(task, work)
+            task = await self._record(call, work, parent)
+            await self._hand_over(task, work, parent, known=work.child_id is not None)
+        else:
+            if not task.background:
+                self._wakeups.go_on(task.child_id)  # the process that worked on it may be gone
+            await self._hand_over(task, work, parent, known=True)
         return task
 
-    async def _record(self, call: CallKey, work: Work) -> Task:
-        parent = await self._store.get(call.session_id)
+    async def _record(self, call: CallKey, work: Work, parent: Session) -> Task:
         ancestors = await self._store.ancestors(call.session_id) if parent.parent_id else []
         started = TaskStarted(
             timestamp=self._clock.now(),
@@ -214,15 +218,23 @@ class Tasks:
         )
         runs = Statement("task.call_runs", call._asdict(), found=True, error=partial(CallSettled, call.call_id))
         await self._log.publish(started, location=parent.location, before=(runs,))
-        task = await self._store.task_of_call(call)
-        assert task is not None
-        return task
+        return Task(
+            *call,
+            child_id=started.child_id,
+            root_id=started.root_id,
+            prompt_id=started.prompt_id,
+            result_id=started.result_id,
+            agent=work.agent,
+            description=work.description,
+            background=work.background,
+            delivered=False,
+        )
 
-    async def _hand_over(self, task: Task, work: Work) -> None:
-        """Make the child, if there is none, and admit the prompt, if it was not admitted."""
-        parent = await self._store.get(task.session_id)
+    async def _hand_over(self, task: Task, work: Work, parent: Session, *, known: bool) -> None:
+        """Make the child, if there is none, and admit the prompt, if it was not admitted. `known`: there may be."""
         try:
-            child = await self._store.find(task.child_id) or await self._records.create(
+            child = await self._store.find(task.child_id) if known else None
+            child = child or await self._records.create(
                 NewSession(
                     id=task.child_id,
                     project_id=parent.project_id,
@@ -234,7 +246,7 @@ class Tasks:
                     title=task.description,
                 )
             )
-            if await self._store.admission(task.prompt_id) is None:
+            if not known or await self._store.admission(task.prompt_id) is None:
                 await self._inbox.admit(
                     child.id,
                     work.prompt,
