@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -35,9 +36,10 @@ def writing(world: World) -> Cast:
 
 async def waiting(hf: Holdfast, session: Session) -> PermissionRequest:
     """The request of a tree, once there is one."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE), aclosing(aiter(hf.events.subscribe())) as live:
+        await anext(live)
         while not (found := await hf.permissions.list(session.id)):
-            await asyncio.sleep(0.002)
+            await anext(live)
     return found[0]
 
 
