@@ -254,7 +254,7 @@ async def test_a_request_of_a_child_reaches_those_who_observe_an_ancestor(story:
     replied = PermissionRepliedLive(
         session_id="ses_child", request_id="per_1", reply="once", ancestors=("ses_root", SES)
     )
-    data = msgspec.to_builtins(replied)
+    data = msgspec.json.decode(encode(replied))
     observe = story.log.relay.observe
     async with observe(aggregate_id=SES) as above, observe(aggregate_id="ses_other") as beside:
         story.log.announce(replied)

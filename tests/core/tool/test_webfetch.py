@@ -361,3 +361,16 @@ async def test_webfetch_through_the_registry_returns_its_value_and_parts(site: S
     assert [type(part) for part in output.content] == [TextContent, FileContent]
     with pytest.raises(ToolFailure, match="Invalid tool input"):
         await catalog.execute("webfetch", {"url": page, "timeout": 500}, CONTEXT)
+
+
+async def test_a_private_address_must_be_named_by_every_ancestor_too(site: Site) -> None:
+    """TOL-436: a child reaches no machine that its parent could not reach."""
+    named = [Rule(action="webfetch", resource=f"{site.base}/*", effect="allow")]
+    everything = [Rule(action="*", resource="*", effect="allow")]
+    page = site.put("/page", "hello")
+    for above, allowed in ((named, True), (everything, False)):
+        tool = webfetch_tool(Fetcher(AddressPolicy()), Approvals(), acting(named, named, above))
+        if allowed:
+            assert "hello" in (await fetched(tool, url=page))["output"]
+        else:
+            assert "address not allowed" in await failure(tool, url=page)
