@@ -152,22 +152,22 @@ export interface PermissionsOperations {
   removeSaved(input: { id: string }, options?: CallOptions): Promise<void>
   /** Check an action of an agent against the rules, and ask the user if they require it. Never waits. Fails with ConflictError, SessionNotFoundError. */
   create(input: { sessionID: string; action: string; resources: readonly string[]; id?: string | null | undefined; save?: readonly string[] | null | undefined; metadata?: Record<string, unknown> | null | undefined; source?: PermissionSource | null | undefined; agent?: string | null | undefined }, options?: CallOptions): Promise<Evaluation>
-  /** Pending permission requests of a Session. Fails with SessionNotFoundError. */
+  /** Pending permission requests of a Session and its descendants. Fails with SessionNotFoundError. */
   list(input: { sessionID: string }, options?: CallOptions): Promise<readonly PermissionRequest[]>
-  /** One pending permission request. Fails with PermissionNotFoundError, SessionNotFoundError. */
+  /** One pending permission request of a Session or a descendant. Fails with PermissionNotFoundError, SessionNotFoundError. */
   get(input: { sessionID: string; requestID: string }, options?: CallOptions): Promise<PermissionRequest>
-  /** Allow once, allow always, or reject. Fails with PermissionNotFoundError, SessionNotFoundError. */
+  /** Allow once, allow always, or reject a request of a Session or a descendant. Fails with PermissionNotFoundError, SessionNotFoundError. */
   reply(input: { sessionID: string; requestID: string; reply: "always" | "once" | "reject"; message?: string | null | undefined; save?: readonly string[] | null | undefined }, options?: CallOptions): Promise<void>
 }
 
 export interface QuestionsOperations {
   /** Pending questions of a Location. */
   listRequests(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly QuestionRequest[]>>
-  /** Pending questions of a Session. Fails with SessionNotFoundError. */
+  /** Pending questions of a Session and its descendants. Fails with SessionNotFoundError. */
   list(input: { sessionID: string }, options?: CallOptions): Promise<readonly QuestionRequest[]>
-  /** Answer a question. Fails with QuestionNotFoundError, SessionNotFoundError. */
+  /** Answer a question of a Session or a descendant. Fails with QuestionNotFoundError, SessionNotFoundError. */
   reply(input: { sessionID: string; requestID: string; answers: readonly (readonly string[])[] }, options?: CallOptions): Promise<void>
-  /** Reject a question. The turn stops. Fails with QuestionNotFoundError, SessionNotFoundError. */
+  /** Reject a question of a Session or a descendant. The turn that asked stops. Fails with QuestionNotFoundError, SessionNotFoundError. */
   reject(input: { sessionID: string; requestID: string }, options?: CallOptions): Promise<void>
 }
 
