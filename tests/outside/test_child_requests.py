@@ -69,6 +69,12 @@ def three_deep(world: World, *turns: Turn) -> Cast:
     return cast
 
 
+async def at_depth_three(hf: Holdfast) -> Session:
+    sessions = (await hf.sessions.list()).items
+    (found,) = [item for item in sessions if item.id not in {other.parent_id for other in sessions}]
+    return found
+
+
 async def test_a_request_at_depth_three_is_listed_and_answered_at_every_ancestor(world: World) -> None:
     """API-540, API-541, API-542, SES-360, TOL-275: with the ids of all Sessions above; not through other Sessions, nor
     the other way round."""
@@ -138,7 +144,7 @@ async def test_a_request_at_depth_three_is_seen_at_the_root_within_a_tenth_of_a_
     async with world.host() as hf:
         session = await hf.sessions.create()
         await ask(hf, session, "root")
-        deepest = max((await hf.sessions.list()).items, key=lambda item: item.time.created)
+        deepest = await at_depth_three(hf)
         delays: list[float] = []
         async with asyncio.timeout(PATIENCE), aclosing(aiter(hf.sessions.events(session.id, live=True))) as live:
             await anext(live)
@@ -224,6 +230,10 @@ async def _two(hf: Holdfast, session: Session) -> list[PermissionRequest] | None
     return found if len(found) == 2 else None
 
 
+async def _nothing_waits(hf: Holdfast, session: Session) -> bool:
+    return not await hf.permissions.list(session.id)
+
+
 async def _says(hf: Holdfast, session: Session, text: str) -> bool:
     return text_of(await newest(hf, session)) == text
 
@@ -254,7 +264,7 @@ async def test_a_child_in_another_directory_is_answered_there(world: World) -> N
     async with world.host() as hf:
         session = await hf.sessions.create()
         await ask(hf, session, "root")
-        deepest = max((await hf.sessions.list()).items, key=lambda item: item.time.created)
+        deepest = await at_depth_three(hf)
         await hf.sessions.move(deepest.id, directory=str(there))
         cast.parts["c"] = [Turn(text="c done"), WRITE]
         await hf.sessions.prompt(deepest.id, prompt=PromptInput(text="more"))
@@ -283,11 +293,21 @@ async def test_functions_for_a_session_answer_for_its_descendants(world: World) 
         async def of_host(request: PermissionRequest) -> Any:
             order.append("host")
 
+        async def of_parent(request: PermissionRequest) -> Any:
+            order.append("parent")
+
         hf.on_permission(of_root, session=session)
         hf.on_permission(of_host)
         await ask(hf, session, "root")
         assert order == ["root True"]
         assert (world.project / "new.txt").exists()
+
+        deepest = await at_depth_three(hf)
+        hf.on_permission(of_parent, session=deepest.parent_id)
+        asked = await hf.permissions.create(deepest.id, action="edit", resources=["other.txt"])
+        assert asked.effect == "ask"
+        await soon(hf, lambda: _nothing_waits(hf, session))
+        assert order == ["root True", "parent", "root True"]
 
 
 async def test_a_function_that_comes_later_finds_what_waits_below(world: World) -> None:

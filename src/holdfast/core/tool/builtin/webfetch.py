@@ -70,7 +70,7 @@ def webfetch_tool(
             rules[:] = (authority.rules, *(above.authority.rules for above in authority.above))
 
         def exempt(url: str) -> bool:
-            return all(names_host(found, url) for found in rules)
+            return bool(rules) and all(names_host(found, url) for found in rules)
 
         try:
             url = parse_url(given.url).text  # rules match what is requested, however it was written
