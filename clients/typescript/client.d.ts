@@ -152,22 +152,22 @@ export interface PermissionsOperations {
   removeSaved(input: { id: string }, options?: CallOptions): Promise<void>
   /** Check an action of an agent against the rules, and ask the user if they require it. Never waits. Fails with ConflictError, SessionNotFoundError. */
   create(input: { sessionID: string; action: string; resources: readonly string[]; id?: string | null | undefined; save?: readonly string[] | null | undefined; metadata?: Record<string, unknown> | null | undefined; source?: PermissionSource | null | undefined; agent?: string | null | undefined }, options?: CallOptions): Promise<Evaluation>
-  /** Pending permission requests of a Session. Fails with SessionNotFoundError. */
+  /** Pending permission requests of a Session and its descendants. Fails with SessionNotFoundError. */
   list(input: { sessionID: string }, options?: CallOptions): Promise<readonly PermissionRequest[]>
-  /** One pending permission request. Fails with PermissionNotFoundError, SessionNotFoundError. */
+  /** One pending permission request of a Session or a descendant. Fails with PermissionNotFoundError, SessionNotFoundError. */
   get(input: { sessionID: string; requestID: string }, options?: CallOptions): Promise<PermissionRequest>
-  /** Allow once, allow always, or reject. Fails with PermissionNotFoundError, SessionNotFoundError. */
+  /** Allow once, allow always, or reject a request of a Session or a descendant. Fails with PermissionNotFoundError, SessionNotFoundError. */
   reply(input: { sessionID: string; requestID: string; reply: "always" | "once" | "reject"; message?: string | null | undefined; save?: readonly string[] | null | undefined }, options?: CallOptions): Promise<void>
 }
 
 export interface QuestionsOperations {
   /** Pending questions of a Location. */
   listRequests(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly QuestionRequest[]>>
-  /** Pending questions of a Session. Fails with SessionNotFoundError. */
+  /** Pending questions of a Session and its descendants. Fails with SessionNotFoundError. */
   list(input: { sessionID: string }, options?: CallOptions): Promise<readonly QuestionRequest[]>
-  /** Answer a question. Fails with QuestionNotFoundError, SessionNotFoundError. */
+  /** Answer a question of a Session or a descendant. Fails with QuestionNotFoundError, SessionNotFoundError. */
   reply(input: { sessionID: string; requestID: string; answers: readonly (readonly string[])[] }, options?: CallOptions): Promise<void>
-  /** Reject a question. The turn stops. Fails with QuestionNotFoundError, SessionNotFoundError. */
+  /** Reject a question of a Session or a descendant. The turn that asked stops. Fails with QuestionNotFoundError, SessionNotFoundError. */
   reject(input: { sessionID: string; requestID: string }, options?: CallOptions): Promise<void>
 }
 
@@ -690,7 +690,7 @@ export interface IntegrationUpdated {
 export interface InterruptedActivity {
   readonly sessionID: string
   readonly seq: number
-  readonly stage: "answering" | "between" | "compacting" | "dispatched" | "promoted" | "waiting"
+  readonly stage: "answering" | "between" | "compacting" | "dispatched" | "promoted" | "subagent" | "waiting"
   readonly since: number
   readonly suspended: boolean
   readonly safe: boolean
@@ -892,12 +892,14 @@ export interface PermissionAskedLive {
   readonly save?: readonly string[]
   readonly metadata?: Record<string, unknown>
   readonly source?: PermissionSource
+  readonly ancestors?: readonly string[]
 }
 
 export interface PermissionRepliedLive {
   readonly sessionID: string
   readonly requestID: string
   readonly reply: "always" | "once" | "reject"
+  readonly ancestors?: readonly string[]
 }
 
 export interface PermissionRequest {
@@ -908,6 +910,7 @@ export interface PermissionRequest {
   readonly save?: readonly string[]
   readonly metadata?: Record<string, unknown>
   readonly source?: PermissionSource
+  readonly ancestors?: readonly string[]
 }
 
 export interface PermissionSource {
@@ -1064,6 +1067,7 @@ export interface QuestionAskedLive {
   readonly sessionID: string
   readonly questions: readonly Question[]
   readonly tool?: QuestionTool
+  readonly ancestors?: readonly string[]
 }
 
 export interface QuestionOption {
@@ -1074,12 +1078,14 @@ export interface QuestionOption {
 export interface QuestionRejectedLive {
   readonly sessionID: string
   readonly requestID: string
+  readonly ancestors?: readonly string[]
 }
 
 export interface QuestionRepliedLive {
   readonly sessionID: string
   readonly requestID: string
   readonly answers: readonly (readonly string[])[]
+  readonly ancestors?: readonly string[]
 }
 
 export interface QuestionRequest {
@@ -1087,6 +1093,7 @@ export interface QuestionRequest {
   readonly sessionID: string
   readonly questions: readonly Question[]
   readonly tool?: QuestionTool
+  readonly ancestors?: readonly string[]
 }
 
 export interface QuestionTool {

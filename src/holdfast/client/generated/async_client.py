@@ -509,7 +509,7 @@ class PermissionsGroup:
         )
 
     async def list(self, session_id: str, *, options: Options | None = None) -> builtins.list[PermissionRequest]:
-        """Pending permission requests of a Session. Fails with SessionNotFoundError."""
+        """Pending permission requests of a Session and its descendants. Fails with SessionNotFoundError."""
         return await self._core.call(
             operations.PERMISSIONS_LIST,
             params={"sessionID": session_id},
@@ -517,7 +517,7 @@ class PermissionsGroup:
         )
 
     async def get(self, session_id: str, *, request_id: str, options: Options | None = None) -> PermissionRequest:
-        """One pending permission request. Fails with PermissionNotFoundError, SessionNotFoundError."""
+        """One pending permission request of a Session or a descendant. Fails with PermissionNotFoundError, SessionNotFoundError."""
         return await self._core.call(
             operations.PERMISSIONS_GET,
             params={"sessionID": session_id, "requestID": request_id},
@@ -525,7 +525,7 @@ class PermissionsGroup:
         )
 
     async def reply(self, session_id: str, *, request_id: str, reply: Literal["once", "always", "reject"], message: str | None = None, save: Sequence[str] | None = None, options: Options | None = None) -> None:
-        """Allow once, allow always, or reject. Fails with PermissionNotFoundError, SessionNotFoundError."""
+        """Allow once, allow always, or reject a request of a Session or a descendant. Fails with PermissionNotFoundError, SessionNotFoundError."""
         await self._core.call(
             operations.PERMISSIONS_REPLY,
             params={"sessionID": session_id, "requestID": request_id},
@@ -547,7 +547,7 @@ class QuestionsGroup:
         )
 
     async def list(self, session_id: str, *, options: Options | None = None) -> builtins.list[QuestionRequest]:
-        """Pending questions of a Session. Fails with SessionNotFoundError."""
+        """Pending questions of a Session and its descendants. Fails with SessionNotFoundError."""
         return await self._core.call(
             operations.QUESTIONS_LIST,
             params={"sessionID": session_id},
@@ -555,7 +555,7 @@ class QuestionsGroup:
         )
 
     async def reply(self, session_id: str, *, request_id: str, answers: Sequence[Sequence[str]], options: Options | None = None) -> None:
-        """Answer a question. Fails with QuestionNotFoundError, SessionNotFoundError."""
+        """Answer a question of a Session or a descendant. Fails with QuestionNotFoundError, SessionNotFoundError."""
         await self._core.call(
             operations.QUESTIONS_REPLY,
             params={"sessionID": session_id, "requestID": request_id},
@@ -564,7 +564,7 @@ class QuestionsGroup:
         )
 
     async def reject(self, session_id: str, *, request_id: str, options: Options | None = None) -> None:
-        """Reject a question. The turn stops. Fails with QuestionNotFoundError, SessionNotFoundError."""
+        """Reject a question of a Session or a descendant. The turn that asked stops. Fails with QuestionNotFoundError, SessionNotFoundError."""
         await self._core.call(
             operations.QUESTIONS_REJECT,
             params={"sessionID": session_id, "requestID": request_id},

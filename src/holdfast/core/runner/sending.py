@@ -82,7 +82,7 @@ class Sending:
     async def resume(self, session: Session, open_turn: OpenTurn, calls: Sequence[OpenCall]) -> Outcome:
         """Execute the calls that waited for a person or a child when their process ended, and end their step."""
         await self._models.catalog.ready()
-        agent = self._preparation.agent(session.id, open_turn.agent)
+        agent = await self._preparation.fenced(session, self._preparation.agent(session.id, open_turn.agent))
         self._state.allowance.steps = agent.steps
         tools = self._preparation.offered(agent, self._state.options)
         publisher = self.publisher(open_turn.agent, open_turn.model)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.core.context.turn_context import TurnContext
     from holdfast.core.event.log import EventLog
     from holdfast.core.event.publisher import Publisher
+    from holdfast.core.permission.authority import Authorities
     from holdfast.core.permission.permission import Permissions
     from holdfast.core.plugin.request import RequestHooks
     from holdfast.core.question.question import Questions
@@ -66,6 +67,7 @@ class ToolServices(Frozen):
     authorizer: Authorizer
     snapshots: Snapshots
     requests: PeopleRequests
+    authorities: Authorities
 
 
 class ContextComposer(Protocol):

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from holdfast.core.filesystem.image import ImageLimits
     from holdfast.core.location.services import LocationServices
     from holdfast.core.permission.permission import Unattended
+    from holdfast.core.permission.rules import Authority
     from holdfast.core.process.sandbox.confinement import Setting
     from holdfast.core.runner.settings import RecoveryPolicy
     from holdfast.schema.model import ModelRef
@@ -218,6 +219,7 @@ class Runtime:
             context=ContextServices(FileCache(), remote, skills, self.application_context),
             tools=SharedTools(self.application_tools, self.outputs, self.todos, tasks, Backends(self._environment)),
             wakeups=wakeups,
+            authority_at=self._authority_at,
         )
         stack.push_async_callback(self.log.close)
         stack.push_async_callback(self._ownership.close)
@@ -294,6 +296,12 @@ class Runtime:
     async def _image_limits(self, location: Location) -> ImageLimits:
         async with self.locations.use(location) as services:
             return image_limits(services.config.current)
+
+    async def _authority_at(self, location: Location, agent: str | None) -> Authority | None:
+        async with self.locations.use(location) as services:
+            await services.config.refresh()
+            await services.catalog.ready()  # plugins may add agents
+            return services.agents.authority(agent)
 
     async def verify(self) -> list[Mismatch]:
         """Projection rows that differ from what the log says."""

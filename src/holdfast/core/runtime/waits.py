@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from holdfast.core.session.activity import described
+from holdfast.core.session.stored_activity import TreeRequestRow
 from holdfast.schema.codec import decode_any
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.insight import WaitInfo
@@ -44,7 +45,8 @@ class Waits:
             waits += [_shell(shell) for shell in (await self._store.open_shell(session_id),) if shell is not None]
         else:
             waits = await self._left(session_id)
-        waits += [row.wait() for row in await self._database.fetch("wait.requests", key, into=_RequestRow)]
+        asked = await self._database.fetch("request.open_of_tree", key, into=TreeRequestRow)
+        waits += [_request(row, session_id) for row in asked]
         if (blocked := await self._store.blocked(session_id)) is not None:
             waits.append(_blocked(blocked))
         elif not waits and not held and not self._execution.here(session_id):
@@ -124,25 +126,20 @@ class _CompactionRow(Frozen):
         return WaitInfo(kind="compaction", since=self.since, what=what, ends=ends)
 
 
-class _RequestRow(Frozen):
-    id: str
-    kind: str
-    since: int
-    data: str
-
-    def wait(self) -> WaitInfo:
-        asked = decode_any(self.data)
-        if self.kind == "permission":
-            what = f"permission: {asked.get('action')} {', '.join(asked.get('resources', []))[:200]}"
-            return WaitInfo(kind="permission", since=self.since, what=what, ends="a person replies", id=self.id)
-        questions = asked.get("questions") or [{}]
-        return WaitInfo(
-            kind="question",
-            since=self.since,
-            what=f"an answer: {questions[0].get('question', '')[:200]}",
-            ends="a person answers or dismisses it",
-            id=self.id,
-        )
+def _request(row: TreeRequestRow, session_id: str) -> WaitInfo:
+    asked = decode_any(row.data)
+    child = f" for the child {row.session_id}" if row.session_id != session_id else ""
+    if row.kind == "permission":
+        what = f"permission{child}: {asked.get('action')} {', '.join(asked.get('resources', []))[:200]}"
+        return WaitInfo(kind="permission", since=row.since, what=what, ends="a person replies", id=row.id)
+    questions = asked.get("questions") or [{}]
+    return WaitInfo(
+        kind="question",
+        since=row.since,
+        what=f"an answer{child}: {questions[0].get('question', '')[:200]}",
+        ends="a person answers or dismisses it",
+        id=row.id,
+    )
 
 
 def _blocked(blocked: Blocked) -> WaitInfo:
