@@ -19,6 +19,7 @@ from holdfast.cli.opening import location_of, open_client, open_session
 from holdfast.cli.result import result_of
 from holdfast.cli.run import Ask
 from holdfast.cli.screen import JsonScreen, Screen
+from holdfast.cli.session_budget import PAUSED, is_paused
 from holdfast.cli.shell import run_shell
 from holdfast.schema.prompt import FileInput, JsonFormat, PromptInput
 from holdfast.schema.session_message import AssistantMessage
@@ -72,7 +73,7 @@ async def _run(ask: Ask) -> int:
         await follower.follow(admit)
         if isinstance(screen, JsonScreen):
             screen.ended(await result_of(client, session.id, answer, replies=not ask.no_reply))
-        return _exit_code(screen, None if ask.no_reply else answer)
+        return await _exit_code(client, session.id, screen, None if ask.no_reply else answer)
 
 
 async def _admit(client: AsyncClient, session_id: str, ask: Ask) -> Admission:
@@ -114,7 +115,7 @@ async def _continue(session_id: str, yes: bool) -> int:
         answer = Answer()
         follower = Follower(client, session_id, screen, Answering(client, session_id, screen, attendance), answer)
         await follower.follow(lambda: client.sessions.recover(session_id, decision="continue"))
-        return _exit_code(screen, answer)
+        return await _exit_code(client, session_id, screen, answer)
 
 
 async def _steer(session_id: str, input_id: str, yes: bool) -> int:
@@ -125,7 +126,7 @@ async def _steer(session_id: str, input_id: str, yes: bool) -> int:
         answer.expect(input_id)
         follower = Follower(client, session_id, screen, Answering(client, session_id, screen, attendance), answer)
         await follower.follow(lambda: client.sessions.steer_input(session_id, inbox_id=input_id))
-        return _exit_code(screen, answer)
+        return await _exit_code(client, session_id, screen, answer)
 
 
 async def _nothing_to_continue(client: AsyncClient, session_id: str) -> bool:
@@ -138,7 +139,12 @@ async def _nothing_to_continue(client: AsyncClient, session_id: str) -> bool:
     return complete and not await client.sessions.pending(session_id)
 
 
-def _exit_code(screen: Screen, answer: Answer | None) -> int:
+async def _exit_code(client: AsyncClient, session_id: str, screen: Screen, answer: Answer | None) -> int:
     """`answer` is None if none was asked for."""
     problem = screen.error or (answer.problem if answer is not None else None)
-    return 0 if problem is None else fail(problem)
+    if problem is None:
+        return 0
+    if screen.error is None and (paused := await is_paused(client, session_id)) is not None:
+        fail(f"{session_id} is paused: {paused}. `holdfast sessions budget {session_id}` shows and raises the budget.")
+        return PAUSED
+    return fail(problem)

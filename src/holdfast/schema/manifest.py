@@ -10,6 +10,7 @@ from holdfast.schema import live_event as live
 from holdfast.schema import pty
 from holdfast.schema import session_event as ev
 from holdfast.schema import task_event as task
+from holdfast.schema.budget_event import BudgetSet
 from holdfast.schema.event import Definition
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ SESSION_DEFINITIONS: tuple[Definition, ...] = (
     _session("session.next.compaction.undone", ev.CompactionUndone, public=False),
     _session("session.next.usage.recorded", ev.UsageRecorded, public=False),
     _session("session.next.todos.replaced", ev.TodosReplaced, public=False),
+    _session("session.next.budget.set", BudgetSet, public=False),
     _session("session.next.task.started", task.TaskStarted, public=False),
     _session("session.next.task.moved", task.TaskMoved, public=False),
     _session("session.next.permission.asked", ev.PermissionAsked, public=False),

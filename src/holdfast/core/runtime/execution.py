@@ -297,6 +297,7 @@ class Execution:
             or session_id in self._exclusive
             or bool(await self._store.waiting(session_id))
             or await self._answered(session_id)
+            or await self._store.pause(session_id) is not None
         )
 
     async def _answered(self, session_id: str) -> bool:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from holdfast.core.session.activity import described
+from holdfast.core.session.budgets import paused_wait
 from holdfast.schema.codec import decode_any
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.insight import WaitInfo
@@ -42,6 +43,8 @@ class Waits:
             waits += [row.wait() for row in await self._database.fetch("wait.tools", key, into=_ToolRow)]
             waits += [row.wait() for row in await self._database.fetch("wait.compaction", key, into=_CompactionRow)]
             waits += [_shell(shell) for shell in (await self._store.open_shell(session_id),) if shell is not None]
+        elif (pause := await self._store.pause(session_id)) is not None:
+            waits = [await paused_wait(self._store, session_id, pause)]
         else:
             waits = await self._left(session_id)
         waits += [row.wait() for row in await self._database.fetch("wait.requests", key, into=_RequestRow)]
