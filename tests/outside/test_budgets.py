@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.outside.scripted_provider import PATIENCE, Turn, calling
+from tests.outside.scripted_provider import PATIENCE, Request, Turn, calling
+from tests.outside.tree_script import Cast, delegating
 from tests.outside.world import World, answers, ask, types
 
 from holdfast import ActivityFailed, Budget, Conflict, Holdfast, InvalidRequest, Session
@@ -42,6 +45,16 @@ async def paused(hf: Holdfast, session: Session | str) -> str:
     assert outcome.error is not None
     assert wait.what in outcome.error
     return wait.what
+
+
+async def until(met: Callable[[], Awaitable[object]]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not await met():  # noqa: ASYNC110 - what another task records is read
+            await asyncio.sleep(0.005)
+
+
+async def is_named(hf: Holdfast, session: Session) -> bool:
+    return not (await hf.sessions.get(session.id)).title.startswith("New session")
 
 
 async def test_at_the_limit_a_session_waits_and_goes_on_when_the_budget_is_raised(world: World) -> None:
@@ -127,10 +140,10 @@ async def test_waiting_for_a_person_is_no_work(world: World) -> None:
         session = await hf.sessions.create(budget=Budget(time=1000.0))
         await hf.sessions.prompt(session.id, text="go")
         async with asyncio.timeout(PATIENCE):
-            while not (found := await hf.permissions.list(session.id)):
-                await asyncio.sleep(0.005)
+            await until(lambda: hf.permissions.list(session.id))
             await asyncio.sleep(0.3)
-            await hf.permissions.reply(session.id, request_id=found[0].id, reply="once")
+            (found,) = await hf.permissions.list(session.id)
+            await hf.permissions.reply(session.id, request_id=found.id, reply="once")
             await hf.sessions.wait(session.id)
         assert (await hf.sessions.usage(session.id)).own.time < 0.25
 
@@ -218,9 +231,7 @@ async def test_the_requests_of_the_runtime_itself_count_and_are_checked(world: W
     async with world.host() as hf:
         session = await hf.sessions.create(budget=Budget(turns=4))
         await ask(hf, session, "one " * 1000)
-        async with asyncio.timeout(PATIENCE):
-            while (await hf.sessions.get(session.id)).title.startswith("New session"):
-                await asyncio.sleep(0.005)
+        await until(lambda: is_named(hf, session))
         await hf.sessions.compact(session.id)
         await hf.sessions.generate(session.id, prompt="Which?")
         (info,) = await hf.sessions.budgets(session.id)
@@ -241,9 +252,7 @@ async def test_a_compaction_by_hand_is_refused_at_the_limit(world: World) -> Non
         await ask(hf, session, "one " * 1000)
         with pytest.raises(Conflict, match="1 turns of 1 turns used"):
             await hf.sessions.compact(session.id)
-        async with asyncio.timeout(PATIENCE):
-            while (await hf.sessions.get(session.id)).title.startswith("New session"):
-                await asyncio.sleep(0.005)
+        await until(lambda: is_named(hf, session))
         assert (await hf.sessions.get(session.id)).title.startswith("one one")
         assert len(world.model.requests) == 1
 
@@ -383,3 +392,116 @@ async def test_a_budget_that_is_set_later_counts_what_was_used_before(world: Wor
         silent.set()
         assert "$0.0024 of $0.0018" in await paused(hf, session)
         assert len(world.model.requests) == 2
+
+
+# -- trees ---------------------------------------------------------------------------------------------------------
+
+
+def with_usage(cast: Cast) -> Callable[[Request], Turn]:
+    """The same turns, each with what it used."""
+    return lambda request: dataclasses.replace(cast(request), usage=USAGE)
+
+
+async def children(hf: Holdfast, session: Session) -> list[Session]:
+    return [found for found in (await hf.sessions.list(limit=200)).items if found.parent_id == session.id]
+
+
+async def test_a_budget_is_shared_by_everything_below(world: World) -> None:
+    """SES-370, SES-375, API-551, API-552: children wait at the limit of the root; the call of the parent waits on."""
+    priced(world)
+    world.model.always = with_usage(Cast(root=[delegating("a", "b")], a=[looking(), looking()], b=[looking()]))
+    async with world.host() as hf:
+        session = await hf.sessions.create(budget=Budget(turns=4))
+        await hf.sessions.prompt(session.id, text="root")
+
+        await until(lambda: waits_for_budgets(hf, session, 2))
+        assert len(world.model.requests) == 4
+        assert session.id in await hf.sessions.active()
+        below = await children(hf, session)
+        for child in below:
+            (wait,) = await hf.sessions.waits(child.id)
+            assert wait.what == f"the budget of {session.id}: 3 turns of 4 turns used, 1 turns reserved"
+            (info,) = await hf.sessions.budgets(child.id)
+            assert info.session_id == session.id
+        usage = await hf.sessions.usage(session.id)
+        assert (usage.own.turns, usage.tree.turns, usage.tree.sessions) == (1, 4, 3)
+
+        await hf.sessions.set_budget(session.id, budget=Budget(turns=100))
+        async with asyncio.timeout(PATIENCE):
+            await hf.sessions.wait(session.id)
+        assert (await hf.sessions.outcome(session.id)).type == "completed"
+        (info,) = await hf.sessions.budgets(session.id)
+        assert (info.used.turns, info.reserved.turns) == (len(world.model.requests), 0)
+        assert info.used.money == pytest.approx(len(world.model.requests) * COST)
+        assert await hf.verify() == []
+
+
+async def test_a_child_may_have_a_budget_of_its_own(world: World) -> None:
+    """SES-370: it waits for the tighter one; its parent's other children go on."""
+    priced(world)
+    gate = asyncio.Event()
+    first = Turn(calls=looking().calls, begin=gate)
+    world.model.always = with_usage(Cast(root=[delegating("a", "b")], a=[first], b=[looking()]))
+    async with world.host() as hf:
+        session = await hf.sessions.create(budget=Budget(turns=50))
+        await hf.sessions.prompt(session.id, text="root")
+        await world.model.asked(3)
+        (held,) = [child for child in await children(hf, session) if await first_prompt_of(hf, child) == "a"]
+        await hf.sessions.set_budget(held.id, budget=Budget(turns=1))
+        gate.set()
+        assert await paused(hf, held) == "the budget of this session: 1 turns of 1 turns used"
+        assert [info.session_id for info in await hf.sessions.budgets(held.id)] == [held.id, session.id]
+        await hf.sessions.remove_budget(held.id)
+        async with asyncio.timeout(PATIENCE):
+            await hf.sessions.wait(session.id)
+        assert (await hf.sessions.outcome(session.id)).type == "completed"
+
+
+async def first_prompt_of(hf: Holdfast, session: Session) -> str:
+    return next(message.text for message in await hf.sessions.context(session.id) if message.type == "user")
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+async def test_interrupting_a_child_that_waits_settles_the_call(world: World, turns: int) -> None:
+    """SES-379: whether its prompt was taken up or not, and from above as well."""
+    priced(world)
+    world.model.always = with_usage(Cast(root=[delegating("a")], a=[looking()]))
+    async with world.host() as hf:
+        session = await hf.sessions.create(budget=Budget(turns=turns))
+        await hf.sessions.prompt(session.id, text="root")
+        await until(lambda: waits_for_budgets(hf, session))
+        (child,) = await children(hf, session)
+        await hf.sessions.interrupt(child.id)
+        assert "budget" in await paused(hf, session)  # the parent has its result, and no turn to read it
+        await hf.sessions.interrupt(session.id)
+        assert await hf.sessions.interrupted() == []
+
+        other = await hf.sessions.create(budget=Budget(turns=turns))
+        await hf.sessions.prompt(other.id, text="root")
+        await until(lambda: waits_for_budgets(hf, other))
+        async with asyncio.timeout(PATIENCE):
+            await hf.sessions.interrupt(other.id)
+        assert (await hf.sessions.outcome(other.id)).type == "interrupted"
+        assert await hf.sessions.interrupted() == []
+        assert await hf.verify() == []
+
+
+async def waits_for_budgets(hf: Holdfast, session: Session, count: int = 1) -> bool:
+    """Whether calls of the Session wait for children that wait for a budget. The turn of the calls is open."""
+    kinds = [wait.kind for wait in await hf.sessions.waits(session.id)]
+    return [kind for kind in kinds if kind != "provider"] == ["budget"] * count
+
+
+async def test_a_deleted_child_stays_counted(world: World) -> None:
+    """SES-371: what was spent was spent."""
+    priced(world)
+    world.model.always = with_usage(Cast(root=[delegating("a")], a=[looking()]))
+    async with world.host() as hf:
+        session = await hf.sessions.create(budget=Budget(turns=50))
+        await ask(hf, session, "root")
+        (before,) = await hf.sessions.budgets(session.id)
+        (child,) = await children(hf, session)
+        await hf.sessions.delete(child.id)
+        assert await hf.sessions.budgets(session.id) == [before]
+        assert before.used.turns == 4
+        assert (await hf.sessions.usage(session.id)).tree.sessions == 1

@@ -13,7 +13,7 @@ from holdfast.cli.answering import Answering
 from holdfast.cli.attendance import Attendance
 from holdfast.cli.calls import known_command
 from holdfast.cli.command_runner import execute, fail
-from holdfast.cli.following import Follower
+from holdfast.cli.following import Follower, Paused
 from holdfast.cli.notes import opening_notes
 from holdfast.cli.opening import location_of, open_client, open_session
 from holdfast.cli.result import result_of
@@ -70,7 +70,10 @@ async def _run(ask: Ask) -> int:
             answer.expect(receipt.id)
             follower.position = receipt.admitted_seq - 1
 
-        await follower.follow(admit)
+        try:
+            await follower.follow(admit)
+        except Paused as paused:
+            return _paused(session.id, str(paused))
         if isinstance(screen, JsonScreen):
             screen.ended(await result_of(client, session.id, answer, replies=not ask.no_reply))
         return await _exit_code(client, session.id, screen, None if ask.no_reply else answer)
@@ -139,12 +142,16 @@ async def _nothing_to_continue(client: AsyncClient, session_id: str) -> bool:
     return complete and not await client.sessions.pending(session_id)
 
 
+def _paused(session_id: str, why: str) -> int:
+    fail(f"{session_id} is paused, {why}. `holdfast sessions budget {session_id}` shows and raises the budget.")
+    return PAUSED
+
+
 async def _exit_code(client: AsyncClient, session_id: str, screen: Screen, answer: Answer | None) -> int:
     """`answer` is None if none was asked for."""
     problem = screen.error or (answer.problem if answer is not None else None)
     if problem is None:
         return 0
     if screen.error is None and (paused := await is_paused(client, session_id)) is not None:
-        fail(f"{session_id} is paused: {paused}. `holdfast sessions budget {session_id}` shows and raises the budget.")
-        return PAUSED
+        return _paused(session_id, paused)
     return fail(problem)

@@ -32,9 +32,9 @@ class WaitInfo(Record):
     """When it ends by itself, if known, in milliseconds since the epoch: the next attempt of a `retry`."""
 
 
-Stage = Literal["promoted", "compacting", "between", "dispatched", "answering", "waiting"]
+Stage = Literal["promoted", "compacting", "between", "dispatched", "answering", "waiting", "subagent"]
 """The progress of an activity: input promoted; history being compacted; between two turns; turn dispatched; answer
-started; a call waits for a person."""
+started; a call waits for a person, or for a subagent."""
 
 
 class InterruptedActivity(Record):

@@ -10,6 +10,8 @@ class TaskStarted(StepPayload):
 
     call_id: str
     child_id: SessionIDField
+    root_id: SessionIDField
+    """The Session at the top of the tree."""
     prompt_id: MessageIDField
     """The input of the child."""
     result_id: MessageIDField

@@ -303,6 +303,19 @@ class BudgetLimits(Section):
     """Seconds of work."""
 
 
+class Subagents(Section):
+    """How far Sessions may hand work on to children."""
+
+    depth: Annotated[int, Meta(ge=0, le=10)] | None = None
+    """How many levels of children a Session may have below it. 0 switches subagents off."""
+    parallel: PositiveInt | None = None
+    """Children of one Session that it waits for at once; further calls wait in order."""
+    tree: PositiveInt | None = None
+    """Tasks under way in a whole tree; further ones are refused."""
+    background: bool | None = None
+    """Whether tasks may go on while their caller does something else."""
+
+
 class Holdfast(Section):
     """Settings of this runtime that OpenCode does not have."""
 
@@ -319,6 +332,7 @@ class Holdfast(Section):
     repeated_calls: PositiveInt | None = None
     answer: Answer | None = None
     retry: Retry | None = None
+    subagents: Subagents | None = None
     snapshot: SnapshotLimits | None = None
     environment: list[str] | None = None
     """Host variables that commands get besides the usual ones."""

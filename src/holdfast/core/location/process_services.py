@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.core.process.sandbox.backends import Backends
     from holdfast.core.process.sandbox.confinement import Setting
     from holdfast.core.runner.services import SessionServices
+    from holdfast.core.session.tasks import Tasks
     from holdfast.core.session.todo import Todos
     from holdfast.core.session.wakeups import Wakeups
     from holdfast.core.skill.downloads import SkillDownloads
@@ -69,6 +70,7 @@ class SharedTools(Frozen):
     application: ApplicationTools
     outputs: OutputStore
     todos: Todos
+    tasks: Tasks
     sandboxes: Backends
     """How this machine can confine commands."""
 

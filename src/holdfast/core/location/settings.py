@@ -11,6 +11,7 @@ from holdfast.core.process.sandbox.confinement import SandboxSettings
 from holdfast.core.runner.settings import CompactionSettings, Limits, SessionSettings
 from holdfast.core.snapshot.limits import SnapshotLimits
 from holdfast.core.tool.builtin.bash import BashSettings
+from holdfast.core.tool.builtin.subagent import SubagentSettings
 from holdfast.core.tool.preview import OutputLimits
 from holdfast.llm.limits import AnswerLimits
 from holdfast.llm.route.retry import RetryLimits
@@ -131,6 +132,10 @@ def default_budget(config: Config) -> Budget | None:
         for name, value in document.data["holdfast"]["budget"].items():
             limits[name] = value if document.trusted else min(value, limits.get(name, value))
     return Budget(**limits) if limits else None  # type: ignore[arg-type]
+
+
+def subagent_settings(config: Config) -> SubagentSettings:
+    return SubagentSettings(**_given(config, "holdfast", "subagents"))
 
 
 def snapshot_limits(config: Config) -> SnapshotLimits:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.core.filesystem.location_files import LocationFiles
-from holdfast.core.location.settings import bash_settings, file_settings, remembered
+from holdfast.core.location.settings import bash_settings, file_settings, remembered, subagent_settings
 from holdfast.core.permission.rules import DENY_EVERYTHING, evaluate
 from holdfast.core.tool.builtin.apply_patch import apply_patch_tool
 from holdfast.core.tool.builtin.bash import ShellCommands, bash_tool
@@ -16,6 +16,7 @@ from holdfast.core.tool.builtin.grep import grep_tool
 from holdfast.core.tool.builtin.question import question_tool
 from holdfast.core.tool.builtin.read import read_tool
 from holdfast.core.tool.builtin.skill import skill_tool
+from holdfast.core.tool.builtin.subagent import subagent_tool
 from holdfast.core.tool.builtin.todowrite import todowrite_tool
 from holdfast.core.tool.builtin.webfetch import webfetch_tool
 from holdfast.core.tool.builtin.websearch import configured_services, websearch_tool
@@ -73,6 +74,7 @@ class BuiltinTools:
         self._search = search
         self._settings = remembered(config, file_settings)
         self._commands = remembered(config, bash_settings)
+        self._subagents = remembered(config, subagent_settings)
         self.files = LocationFiles(
             Path(location.directory),
             settings=self._settings,
@@ -97,6 +99,9 @@ class BuiltinTools:
             "glob": glob_tool(files.paths, search, authorizer, external_paths=self._external_paths),
             "grep": grep_tool(files.paths, search, authorizer, self._readable, external_paths=self._external_paths),
             "skill": skill_tool(self._context.skills, authorizer),
+            "subagent": subagent_tool(
+                self._process.tools.tasks, self._process.sessions.store, self._agents, authorizer, self._subagents
+            ),
             "todowrite": todowrite_tool(self._process.tools.todos, authorizer),
             "webfetch": webfetch_tool(web, authorizer, lambda agent: self._authority(agent).rules),
         }

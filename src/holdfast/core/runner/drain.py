@@ -73,13 +73,15 @@ class Drain:
                 async with self._begun(None):
                     await self._recorded(seen, None, ())
             return
-        calls = [] if seen.steer_asks else await self._waiting_calls(left)
+        calls = await self._waiting_calls(left)
+        if seen.steer_asks:  # a prompt ends the wait for a person, and joins after that for a child
+            calls = [found for found in calls if found.task]
         waiting = seen.queue or seen.steer
         continues = any(found.answered for found in calls) or (waiting and goes_on_by_itself(left))
         if not (self._forced or seen.steer_asks or continues or await self._scope.spending.paused()):
             return  # queued input, and input that asks for no answer, waits behind the decision
-        if not seen.steer_asks:
-            await self._count_attempt()
+        if not seen.steer_asks and not (calls and all(found.task for found in calls)):
+            await self._count_attempt()  # waiting for a child ends no process
         async with self._begun(left, keep=[found.call.key for found in calls], goes_on=not seen.steer_asks):
             await self._recorded(seen, left, [found.call for found in calls])
 
@@ -209,7 +211,7 @@ class Drain:
         await services.tools.requests.abandon(self._session_id, lease, keep)
 
     async def _waiting_calls(self, left: Activity) -> list[ResumableCall]:
-        """The calls of the open step that wait for a person."""
+        """The calls of the open step that wait for a person or a child."""
         answer = left.turn.message_id if left.turn is not None else None
         waiting = await self._store.resumable_calls(self._session_id)
         return [found for found in waiting if found.call.message_id == answer]
@@ -230,7 +232,7 @@ class Drain:
 
     async def _turns(self, seen: SessionAtBoundary, left: Activity | None, calls: Sequence[OpenCall]) -> None:
         """`seen` is the Session when the drain began. `left` is what an earlier drain owed, and `calls` are the
-        calls of that which waited for a person."""
+        calls of that which waited for a person or a child."""
         cache, allowance = self._scope.cache, self._state.allowance
         boundary: Boundary | None = "steer" if seen.steer else "queue" if seen.queue and left is None else None
         if left is not None and left.turn is not None and calls:

@@ -81,7 +81,7 @@ class Sending:
         return turn, outcome
 
     async def resume(self, session: Session, open_turn: OpenTurn, calls: Sequence[OpenCall]) -> Outcome:
-        """Execute the calls that waited for a person when their process ended, and end their step."""
+        """Execute the calls that waited for a person or a child when their process ended, and end their step."""
         await self._models.catalog.ready()
         agent = self._preparation.agent(session.id, open_turn.agent)
         self._state.allowance.steps = agent.steps

@@ -88,7 +88,7 @@ class Turn:
         asking: Callable[[], Awaitable[Collection[str]]],
         has_media: bool = False,
     ) -> None:
-        """`asking` gives the calls of this Session that wait for a person and have started nothing."""
+        """`asking` gives the calls of this Session that may be executed again after a shutdown."""
         self._asking = asking
         self._kept: set[str] = set()
         self._of = publisher.of
@@ -315,7 +315,8 @@ class Turn:
         """Exactly one settlement, whatever happens inside."""
         publisher = self._publisher
         try:
-            outcome = await self._interrupt.cancellable(self._execute(call), name=f"tool {call.name}")
+            grace = self._tools.grace(call.name)
+            outcome = await self._interrupt.cancellable(self._execute(call), name=f"tool {call.name}", grace=grace)
             if outcome is STOPPED and self._interrupt.suspending and call.id in await self._asking():
                 self._kept.add(call.id)
             elif outcome is STOPPED:
@@ -354,7 +355,8 @@ class Turn:
     async def _execute(self, call: ToolCall) -> tuple[CallOutput, list[Record]]:
         publisher = self._publisher
         assert publisher.message_id is not None
-        context = ToolContext(self._of.session_id, self._of.agent, publisher.message_id, call.id)
+        of = self._of
+        context = ToolContext(of.session_id, of.agent, publisher.message_id, call.id, of.model)
         times = self._allowance.times(call)
         if times >= self._limits.repeated_calls:
             raise RepeatedCalls(call.name, times)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
 from holdfast.core.runtime.run_coordinator import RunCoordinator
+from holdfast.core.session.activity import goes_on_by_itself
 from holdfast.core.session.errors import Interrupted, LeaseLost
 from holdfast.core.session.interrupt import Interrupt
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import Busy, ErrorInfo, Idle, SessionError, SessionIdle, SessionStatus, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from holdfast.core.clock import Clock
     from holdfast.core.database.unit import Value
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     from holdfast.core.runner.runner import Runner
     from holdfast.core.session.ownership import Lease, Ownership
     from holdfast.core.session.store import SessionStore
+    from holdfast.core.session.tasks import Tasks
     from holdfast.core.session.wakeups import Wakeups
     from holdfast.schema.location import Location
+    from holdfast.schema.session import Session
 
 WAKES = 1_000
 START_SECONDS = 2.0
@@ -58,12 +61,14 @@ class Execution:
         ownership: Ownership,
         clock: Clock,
         wakeups: Wakeups,
+        tasks: Tasks,
     ) -> None:
         self._clock = clock
         self._log = events
         self._store = store
         self._locations = locations
         self._ownership = ownership
+        self._tasks = tasks
         self._exclusive: dict[str, list[_Exclusive]] = {}
         self._woken: set[str] = set()
         self._unstarted: OrderedDict[str, frozenset[str]] = OrderedDict()
@@ -71,7 +76,8 @@ class Execution:
         self.closed = False
         """Whether everything was told to stop; nothing starts any more."""
         self._coordinator: RunCoordinator[str] = RunCoordinator(self._drain)
-        self._waking: set[asyncio.Task[list[str]]] = set()
+        self._beside: set[asyncio.Task[object]] = set()
+        """Looking for Sessions to wake, and going on with what was left."""
         ownership.serve(self._obey)
         wakeups.serve(self)
 
@@ -83,9 +89,12 @@ class Execution:
     def wake_location(self, location: Location) -> None:
         """Wake the Sessions of a Location whose input could not start, in the background."""
         if not self.closed:
-            task = asyncio.get_running_loop().create_task(self.recover_wakes(location), name="holdfast-wake")
-            self._waking.add(task)
-            task.add_done_callback(self._waking.discard)
+            self._start_beside(self.recover_wakes(location), "holdfast-wake")
+
+    def go_on(self, session_id: str) -> None:
+        """Go on with what an ended process left, if that is safe and nobody works on it, in the background."""
+        if not self.closed:
+            self._start_beside(self._go_on(session_id), f"go on {session_id}")
 
     async def run(self, session_id: str) -> None:
         """Continue from history even with nothing pending, or join what runs; shares its outcome."""
@@ -136,6 +145,11 @@ class Execution:
         self._give_up_exclusive(session_id)
         await self._ownership.interrupt_elsewhere(session_id)
 
+    async def stop(self, session_id: str) -> None:
+        """Interrupt what runs, and give up what is owed."""
+        await self.interrupt(session_id)
+        await self.abandon(session_id)
+
     async def exclusively(self, session_id: str, work: Callable[[Runner, Lease, Interrupt], Awaitable[None]]) -> None:
         """Do this while no drain of the Session runs, in turn with its drains and other such work, under the Session's
         lease. Takes no turn itself. Raises what the work raises, and Interrupted if it did not begin."""
@@ -147,7 +161,8 @@ class Execution:
         await asyncio.shield(request.done)
 
     async def abandon(self, session_id: str) -> None:
-        """Record what broke off as broken off, and go no further. A Session that somebody executes is left alone."""
+        """Record what broke off as broken off, and go no further; first for the children that its calls wait for. A
+        Session that somebody executes is left alone."""
         location = (await self._store.get(session_id)).location
         interrupt = Interrupt()
 
@@ -156,6 +171,9 @@ class Execution:
 
         if self.here(session_id) or not await wanted():
             return
+        for task in await self._store.open_tasks(session_id):
+            if not task.background:
+                await self._tasks.stop(task)
         lease = await self._ownership.acquire(session_id, location, interrupt, wanted)
         if lease is None:
             return
@@ -188,10 +206,10 @@ class Execution:
 
     async def close(self) -> None:
         self.closed = True
-        for task in (waking := tuple(self._waking)):
+        for task in (beside := tuple(self._beside)):
             task.cancel()
-        if waking:
-            await asyncio.wait(waking)
+        if beside:
+            await asyncio.wait(beside)
         await self._coordinator.close()
         for session_id in list(self._exclusive):
             self._give_up_exclusive(session_id)
@@ -204,7 +222,7 @@ class Execution:
             self._give_up_exclusive(session_id)
 
     async def _drain(self, session_id: str, force: bool, interrupt: Interrupt) -> None:
-        location: Location | None = None
+        session: Session | None = None
         pending: frozenset[str] = frozenset()
         self._unstarted.pop(session_id, None)
         try:
@@ -219,9 +237,9 @@ class Execution:
                 self._woken.discard(session_id)
                 interrupt.check()
                 return
-            location = (await self._store.get(session_id)).location
-            self._announce(session_id, location, Busy())
-            while not await self._attempt(session_id, location, force, interrupt):
+            session = await self._store.get(session_id)
+            self._announce(session_id, session.location, Busy())
+            while not await self._attempt(session_id, session.location, force, interrupt):
                 if not await self._wanted(session_id, force):
                     break  # another process was a moment faster, and did everything
             await self._note_unstarted(session_id, pending)
@@ -231,14 +249,39 @@ class Execution:
         except Exception as error:
             await self._note_unstarted(session_id, pending)
             await self._note_blocked(session_id, error)
-            self._report(session_id, location, error)
+            self._report(session_id, session.location if session is not None else None, error)
             for request in self._exclusive.pop(session_id, []):
                 _settle(request, error)
             raise
         finally:
-            if location is not None:
-                self._log.announce(SessionIdle(session_id=session_id), location=location)
-                self._announce(session_id, location, Idle())
+            if session is not None:
+                if session.parent_id is not None:
+                    await self.child_ended(session_id)
+                self._log.announce(SessionIdle(session_id=session_id), location=session.location)
+                self._announce(session_id, session.location, Idle())
+
+    async def child_ended(self, session_id: str) -> None:
+        """Serve whoever waits for this child. A failure leaves it to the next drain of the child, or to the next
+        process."""
+        try:
+            await self._tasks.child_ended(session_id)
+        except Exception as error:  # noqa: BLE001 - the drain's own outcome is what its waiters hear
+            log.warning("session %s: its result was not delivered: %s: %s", session_id, type(error).__name__, error)
+
+    async def _go_on(self, session_id: str) -> None:
+        activity = await self._store.activity(session_id)
+        if activity is None or not goes_on_by_itself(activity) or self.here(session_id):
+            return
+        if await self._ownership.elsewhere(session_id) is None:
+            try:
+                await self.run(session_id)
+            except Exception as error:  # noqa: BLE001 - the drain reported it; nobody waits here
+                log.debug("going on with %s ended: %s", session_id, error)
+
+    def _start_beside(self, work: Coroutine[object, object, object], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
 
     async def _note_unstarted(self, session_id: str, pending: frozenset[str]) -> None:
         """So that nobody here waits for what this process has tried in vain."""

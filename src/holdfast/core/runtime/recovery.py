@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.core.runner.settings import RecoveryPolicy
     from holdfast.core.runtime.execution import Execution
     from holdfast.core.session.activity import Activity
+    from holdfast.core.session.tasks import Tasks
     from holdfast.schema.insight import InterruptedActivity
     from holdfast.schema.location import Location
 
@@ -35,12 +36,14 @@ class Recovery:
         services: SessionServices,
         database: Database,
         execution: Execution,
+        tasks: Tasks,
         policy: Callable[[Location], Awaitable[RecoveryPolicy]],
     ) -> None:
         self._log = services.log
         self._database = database
         self._store = services.store
         self._execution = execution
+        self._tasks = tasks
         self._ownership = services.ownership
         self._policy = policy
         self._continuing: set[asyncio.Task[None]] = set()
@@ -52,13 +55,15 @@ class Recovery:
 
     async def start(self) -> None:
         """At the start of a host: what is safe goes on, the rest is shown, and the policy acts. Then inputs whose wake
-        was lost. A Session whose Location cannot be opened any more stays as it is, and keeps nobody else back."""
+        was lost, and results of background tasks. A Session whose Location cannot be opened any more stays as it is,
+        and keeps nobody else back."""
         for activity in await self._left():
             try:
                 await self._act(activity)
             except Exception as error:  # noqa: BLE001 - one Session's trouble is not the host's
                 log.warning("%s stays as it was left: %s: %s", activity.session_id, type(error).__name__, error)
         await self._execution.recover_wakes()
+        await self._tasks.deliver_all()
 
     async def decide(self, session_id: str, decision: Literal["continue", "abandon"]) -> None:
         """A person's word on one Session. Continuing is an explicit run from history: the broken turn is recorded as

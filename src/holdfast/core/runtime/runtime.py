@@ -57,6 +57,7 @@ from holdfast.core.session.ownership import Ownership
 from holdfast.core.session.projector import SESSION_PROJECTORS
 from holdfast.core.session.records import SessionRecords
 from holdfast.core.session.store import SessionStore
+from holdfast.core.session.tasks import Tasks
 from holdfast.core.session.todo import Todos
 from holdfast.core.session.wakeups import Wakeups
 from holdfast.core.skill.downloads import SkillDownloads
@@ -204,6 +205,7 @@ class Runtime:
         )
 
         # What Locations share.
+        tasks = Tasks(self.log, self.database, self.store, self._inbox, records, wakeups, clock)
         self.credentials = CredentialStore(self.paths.credentials, ids, clock)
         self.models = ModelsDev(here.cache, self._environment, announce=self.log.announce)
         stack.push_async_callback(self.models.close)
@@ -220,7 +222,7 @@ class Runtime:
             database=self.database,
             providers=ProviderServices(self.models, self.credentials, self._transport),
             context=ContextServices(FileCache(), remote, skills, self.application_context),
-            tools=SharedTools(self.application_tools, self.outputs, self.todos, Backends(self._environment)),
+            tools=SharedTools(self.application_tools, self.outputs, self.todos, tasks, Backends(self._environment)),
             wakeups=wakeups,
         )
         stack.push_async_callback(self.log.close)
@@ -231,8 +233,8 @@ class Runtime:
         stack.push_async_callback(self._titles.close)
 
         # Operations on Sessions.
-        self.execution = Execution(self.log, self.store, self.locations, self._ownership, clock, wakeups)
-        self.recovery = Recovery(sessions, self.database, self.execution, self._recovery_policy)
+        self.execution = Execution(self.log, self.store, self.locations, self._ownership, clock, wakeups, tasks)
+        self.recovery = Recovery(sessions, self.database, self.execution, tasks, self._recovery_policy)
         self.sessions = Sessions(
             sessions,
             execution=self.execution,
@@ -246,7 +248,7 @@ class Runtime:
         )
         self.instructions = InstructionEntries(self.log, self.store, clock)
         self.one_shot = OneShotAnswers(sessions, self.locations, self._transport, self._environment)
-        for part in (self.sessions, self.execution, self.recovery):
+        for part in (tasks, self.sessions, self.execution, self.recovery):
             stack.push_async_callback(part.close)
 
     @property

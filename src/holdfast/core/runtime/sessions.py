@@ -415,6 +415,7 @@ class Sessions:
         if paused:  # what waits for a budget is not executed
             await self._execution.abandon(session_id)
             await self._budgets.forget_pause(session_id)
+            await self._execution.child_ended(session_id)
 
     async def _delete(self, session_id: str) -> None:
         await self._execution.interrupt(session_id)

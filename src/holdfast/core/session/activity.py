@@ -17,6 +17,8 @@ MOST_ATTEMPTS = 3
 
 UNSENT = ("promoted", "compacting", "between")
 """Stages in which nothing has been sent that is not recorded to its end."""
+GOES_ON = (*UNSENT, "subagent")
+"""Stages from which a process goes on by itself."""
 
 WHAT: dict[Stage, str] = {
     "promoted": "the prompt was taken up and not yet sent to the model",
@@ -25,6 +27,7 @@ WHAT: dict[Stage, str] = {
     "dispatched": "the turn was sent, and no answer was recorded",
     "answering": "the turn broke off after it had begun to answer",
     "waiting": "a tool call waits for a person; it has started nothing",
+    "subagent": "a tool call waits for a subagent",
 }
 
 
@@ -51,6 +54,8 @@ class Activity(Frozen):
     turn: OpenTurn | None
     asks: bool
     """Whether anything waits for a person."""
+    delegates: bool
+    """Whether a call waits for a child."""
     attempts: int
     """How often a process went on with it after another one had left it."""
 
@@ -60,11 +65,11 @@ def stage_of(activity: Activity) -> Stage:
         return "compacting" if activity.compacting else "between" if activity.between else "promoted"
     if activity.turn.message_id is None:
         return "dispatched"
-    return "waiting" if activity.asks else "answering"
+    return "subagent" if activity.delegates else "waiting" if activity.asks else "answering"
 
 
 def goes_on_by_itself(activity: Activity) -> bool:
-    return activity.attempts < MOST_ATTEMPTS and (activity.suspended or stage_of(activity) in UNSENT)
+    return activity.attempts < MOST_ATTEMPTS and (activity.suspended or stage_of(activity) in GOES_ON)
 
 
 def described(activity: Activity) -> InterruptedActivity:
@@ -75,7 +80,7 @@ def described(activity: Activity) -> InterruptedActivity:
         stage=stage,
         since=activity.since,
         suspended=activity.suspended,
-        safe=activity.suspended or stage in (*UNSENT, "waiting"),
+        safe=activity.suspended or stage in (*GOES_ON, "waiting"),
         what=f"stopped by a shutdown: {WHAT[stage]}" if activity.suspended else WHAT[stage],
         next=_next(activity, stage),
         agent=turn.agent if turn else None,

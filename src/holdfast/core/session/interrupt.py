@@ -41,16 +41,16 @@ class Interrupt:
         """Whether the process is shutting down; the next process continues the interrupted work."""
         self._grace = grace
         self._loop = asyncio.get_running_loop()
-        self._open: dict[asyncio.Task[Any], asyncio.Future[None]] = {}
-        """Running tasks that may be cancelled, each with a future that ends with the task or with the grace period."""
+        self._open: dict[asyncio.Task[Any], tuple[asyncio.Future[None], float]] = {}
+        """Running tasks that may be cancelled, each with a future that ends with the task or with its grace period."""
         self._abandoned: set[asyncio.Task[Any]] = set()
 
     def fire(self, *, suspend: bool = False) -> None:
         self.suspending = suspend and not self.requested
         self.requested = True
-        for task, over in tuple(self._open.items()):
+        for task, (over, grace) in tuple(self._open.items()):
             task.cancel()
-            timer = self._loop.call_later(self._grace, _resolve, over)
+            timer = self._loop.call_later(grace, _resolve, over)
             over.add_done_callback(lambda _, timer=timer: timer.cancel())  # type: ignore[misc]
 
     def check(self) -> None:
@@ -58,21 +58,23 @@ class Interrupt:
         if self.requested:
             raise Interrupted
 
-    async def cancellable(self, work: Coroutine[Any, Any, T], *, name: str) -> T | Stop:
+    async def cancellable(self, work: Coroutine[Any, Any, T], *, name: str, grace: float | None = None) -> T | Stop:
         """Run work that an interruption may cancel: the provider stream, the summary call, a tool's execution,
-        a shell message."""
+        a shell message. `grace` is for work that needs longer to stop."""
+        grace = self._grace if grace is None else grace
         if self.requested:
             work.close()
             return STOPPED
         task = self._loop.create_task(work, name=name)
-        over = self._open[task] = self._loop.create_future()
+        over = self._loop.create_future()
+        self._open[task] = over, grace
         task.add_done_callback(lambda _: _resolve(over))
         try:
             await over
         finally:
             del self._open[task]
         if not task.done():
-            log.warning("%s did not stop within %.1f s and was left behind", task.get_name(), self._grace)
+            log.warning("%s did not stop within %.1f s and was left behind", task.get_name(), grace)
             self._abandoned.add(task)
             task.add_done_callback(self._forget)
             return ABANDONED

@@ -1,4 +1,4 @@
-"""The read side of Sessions, one per process: sessions, messages, inputs, activity and budgets in one object."""
+"""The read side of Sessions, one per process: sessions, messages, inputs, activity, tasks and budgets in one object."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.session.activity import Activity, OpenTurn
 from holdfast.core.session.stored_messages import OpenCall, StoredMessages
+from holdfast.core.session.stored_tasks import StoredTasks
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.model import ModelRef  # noqa: TC001 - msgspec reads the annotations of rows
 from holdfast.schema.session_event import TurnDispatched  # noqa: TC001 - as above
@@ -25,8 +26,13 @@ class Dispatch(Frozen):
 
 
 class ResumableCall(Frozen):
+    """A call that may be executed again."""
+
     call: OpenCall
     answered: bool
+    """Whether there is nothing to wait for any more."""
+    task: bool
+    """Whether it waits for a child, not for a person."""
 
 
 class Blocked(Frozen):
@@ -37,7 +43,7 @@ class Blocked(Frozen):
     message: str
 
 
-class StoredActivity(StoredMessages):
+class StoredActivity(StoredMessages, StoredTasks):
     async def activity(self, session_id: str) -> Activity | None:
         """The activity of a Session, whichever process works on it."""
         found = await self._activities(first=session_id, last=session_id, limit=1)
@@ -53,17 +59,25 @@ class StoredActivity(StoredMessages):
         return rows[0] if rows else None
 
     async def answered_calls(self, session_id: str) -> bool:
-        """Whether a call waits whose last request was answered, and no process has taken the answer."""
+        """Whether a call waits whose last request was answered, and no process has taken the answer, or whose task is
+        over."""
         return any(found.answered for found in await self.resumable_calls(session_id))
 
     async def resumable_calls(self, session_id: str) -> list[ResumableCall]:
-        """Calls without settlement that wait for a person and have started nothing."""
+        """Calls without settlement that may be executed again: they wait for a person and have started nothing, or they
+        gave a task to a child."""
         found = []
-        for call in await self.open_calls(session_id):
+        calls = await self.open_calls(session_id)
+        tasks = {task.call[1:]: task for task in await self.open_tasks(session_id)} if calls else {}
+        for call in calls:
+            if (task := tasks.get(call.key)) is not None:
+                state = None if task.background else await self.task_state(task)
+                found.append(ResumableCall(call, answered=state is None or state.over, task=True))
+                continue
             key = {"session_id": session_id, "message_id": call.message_id, "call_id": call.call_id}
             rows = await self._database.fetch("request.of_call", key, into=RequestRow)
             if rows and rows[-1].resumable and not rows[-1].taken:
-                found.append(ResumableCall(call, answered=rows[-1].reply is not None))
+                found.append(ResumableCall(call, answered=rows[-1].reply is not None, task=False))
         return found
 
     async def rejections(self, session_id: str) -> int:
@@ -108,6 +122,7 @@ class _ActivityRow(Frozen):
     message_id: str | None
     time_dispatched: int | None
     asks: bool
+    delegates: bool
     attempts: int
 
     def activity(self) -> Activity:
@@ -120,6 +135,7 @@ class _ActivityRow(Frozen):
             between=self.newest_type == "assistant",
             turn=self._turn(),
             asks=self.asks,
+            delegates=self.delegates,
             attempts=self.attempts,
         )
 

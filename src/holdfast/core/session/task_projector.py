@@ -19,6 +19,7 @@ def task_started(event: Projected) -> tuple[Statement, ...]:
         "message_id": data.assistant_message_id,
         "call_id": data.call_id,
         "child_id": data.child_id,
+        "root_id": data.root_id,
         "prompt_id": data.prompt_id,
         "result_id": data.result_id,
         "caller": data.caller,

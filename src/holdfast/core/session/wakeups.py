@@ -1,4 +1,4 @@
-"""Requests to look at Sessions again, from whoever learns that there may be work for them."""
+"""Requests to whatever executes Sessions, from those that learn that there may be work, or that it is to stop."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ class Worker(Protocol):
     def wake(self, session_id: str) -> None: ...
 
     def wake_location(self, location: Location) -> None: ...
+
+    def here(self, session_id: str) -> bool: ...
+
+    def go_on(self, session_id: str) -> None: ...
+
+    async def stop(self, session_id: str) -> None: ...
 
 
 class Wakeups:
@@ -36,6 +42,20 @@ class Wakeups:
         """Input of this Location that could not start may start now. Returns at once."""
         if self._worker is not None:
             self._worker.wake_location(location)
+
+    def executing(self, session_id: str) -> bool:
+        """Whether this process executes the Session right now."""
+        return self._worker is not None and self._worker.here(session_id)
+
+    def go_on(self, session_id: str) -> None:
+        """Go on with what an ended process left in this Session, if that is safe. Returns at once."""
+        if self._worker is not None:
+            self._worker.go_on(session_id)
+
+    async def stop(self, session_id: str) -> None:
+        """Interrupt what runs in this Session, and give up what it owes."""
+        if self._worker is not None:
+            await self._worker.stop(session_id)
 
     def ending(self) -> bool:
         """Whether the process shuts down: what waits for a person then stays open for the next one."""

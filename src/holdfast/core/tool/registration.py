@@ -59,6 +59,7 @@ class Registration:
         self._tool = tool
         self.action = tool.action or name
         self.read_only = tool.read_only
+        self.grace = tool.grace
         self.definition = ToolDefinition(
             name=name,
             description=tool.description,

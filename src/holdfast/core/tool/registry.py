@@ -135,6 +135,11 @@ class Materialized:
         shown = self._shown.registrations
         return all(name not in shown or shown[name].read_only for name in names)
 
+    def grace(self, name: str) -> float | None:
+        """How many seconds this tool may take to stop, if it needs longer than others."""
+        shown = self._shown.registrations.get(name)
+        return shown.grace if shown is not None else None
+
     def _resolve(self, name: str) -> Registration:
         advertised = self._shown.registrations.get(name)
         if advertised is None:

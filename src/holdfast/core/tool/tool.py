@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from holdfast.core.tool.codec import JsonSchema
+    from holdfast.schema.model import ModelRef
     from holdfast.schema.session_message import ToolContent
 
 In = TypeVar("In")
@@ -29,6 +30,8 @@ class ToolContext(Frozen):
     agent: str
     assistant_message_id: str
     tool_call_id: str
+    model: ModelRef | None = None
+    """The model that made the call."""
 
 
 class Tool(Frozen, Generic[In, Out], eq=False):
@@ -50,6 +53,8 @@ class Tool(Frozen, Generic[In, Out], eq=False):
     """The permission action that hides the tool from an agent if denied. Default: the registered name."""
     read_only: bool = False
     """The tool changes no project file, so no snapshot is taken after it."""
+    grace: float | None = None
+    """How many seconds it may take to stop when it is interrupted, if it needs longer than others."""
 
 
 class CallOutput(Frozen):

@@ -46,6 +46,12 @@ select activity.session_id, activity.seq, activity.time_started, activity.suspen
    order by segment.after_seq desc, m.seq desc limit 1) as newest_type,
   turn.agent, turn.model, turn.attempt, turn.message_id, turn.time_dispatched,
   exists (select 1 from session_request where session_id = activity.session_id and reply is null) as asks,
+  exists (
+    select 1 from session_message_part part indexed by session_message_part_unsettled
+    join session_message answer on answer.session_id = part.session_id and answer.seq = part.message_seq
+    join session_task task
+      on task.session_id = part.session_id and task.message_id = answer.id and task.call_id = part.key
+    where part.session_id = activity.session_id and part.status in ('pending', 'running')) as delegates,
   coalesce((
     select count from session_attempt where session_id = activity.session_id and seq = activity.seq), 0) as attempts
 from session_activity activity

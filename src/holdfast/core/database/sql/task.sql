@@ -2,10 +2,10 @@
 
 -- name: task.insert
 insert into session_task (
-  session_id, seq, message_id, call_id, child_id, prompt_id, result_id, caller, agent, description, background,
+  session_id, seq, message_id, call_id, child_id, root_id, prompt_id, result_id, caller, agent, description, background,
   time_started)
 values (
-  :session_id, :seq, :message_id, :call_id, :child_id, :prompt_id, :result_id, :caller, :agent, :description,
+  :session_id, :seq, :message_id, :call_id, :child_id, :root_id, :prompt_id, :result_id, :caller, :agent, :description,
   :background, :timestamp)
 
 -- name: task.move
@@ -29,21 +29,15 @@ where answer.id = :message_id and answer.session_id = :session_id
   and part.kind = 'tool' and part.key = :call_id and part.status = 'running'
 
 -- name: task.of_call
-select session_id, message_id, call_id, child_id, prompt_id, result_id, caller, agent, description, background, delivered,
-  time_started
+select session_id, message_id, call_id, child_id, root_id, prompt_id, result_id, agent, description, background,
+  delivered
 from session_task where session_id = :session_id and message_id = :message_id and call_id = :call_id
 
--- name: task.state
--- How far the child came with it. Without a row the child is gone; without `promoted_seq` it has not begun.
-select input.promoted_seq, input.ended_seq, input.withdrawn_seq,
-  (select message from session_blocked where session_id = :child_id) as blocked
-from session_input input where input.id = :prompt_id and input.session_id = :child_id
-
 -- name: task.of_child
--- What a child was given and its callers still wait for, oldest first. Of a foreground task the call runs; a background
+-- What a child was given and its callers still wait for, oldest first: of a foreground task the call runs; a background
 -- task has not been delivered.
-select task.session_id, task.message_id, task.call_id, task.child_id, task.prompt_id, task.result_id, task.caller,
-  task.agent, task.description, task.background, task.delivered, task.time_started
+select task.session_id, task.message_id, task.call_id, task.child_id, task.root_id, task.prompt_id, task.result_id,
+  task.agent, task.description, task.background, task.delivered
 from session_task task
 where task.child_id = :child_id and case when task.background = 1 then task.delivered = 0 else exists (
   select 1 from session_message answer
@@ -53,23 +47,49 @@ where task.child_id = :child_id and case when task.background = 1 then task.deli
 order by task.time_started, task.seq
 
 -- name: task.open
--- Foreground tasks of a Session whose calls run, in the order of the calls.
-select task.session_id, task.message_id, task.call_id, task.child_id, task.prompt_id, task.result_id, task.caller,
-  task.agent, task.description, task.background, task.delivered, task.time_started
+-- Tasks of a Session whose calls run, in the order of the calls.
+select task.session_id, task.message_id, task.call_id, task.child_id, task.root_id, task.prompt_id, task.result_id,
+  task.agent, task.description, task.background, task.delivered
 from session_message_part part indexed by session_message_part_unsettled
 join session_message answer on answer.session_id = part.session_id and answer.seq = part.message_seq
 join session_task task
   on task.session_id = part.session_id and task.message_id = answer.id and task.call_id = part.key
 where part.session_id = :session_id and part.status in ('pending', 'running') and part.kind = 'tool'
-  and task.background = 0
 order by part.message_seq, part.idx
 
 -- name: task.undelivered
 -- Children of background tasks whose result was not delivered.
 select distinct child_id from session_task where background = 1 and delivered = 0 order by child_id limit :limit
 
+-- name: task.background_of_tree
+-- How many background tasks of a tree have not been delivered.
+select count(*) from session_task where root_id = :root_id and background = 1 and delivered = 0
+
+-- name: task.state
+-- How far a child came with a task. Without a row it was not handed over, or the child or its history is gone.
+select input.promoted_seq, input.ended_seq, input.withdrawn_seq,
+  exists (select 1 from session_wake where input_id = input.id) as wanted,
+  (select message from session_blocked where session_id = input.session_id) as blocked
+from session_input input where input.id = :prompt_id and input.session_id = :child_id
+
 -- name: task.answer
 -- The newest answer that a child gave to a task.
 select id from session_message
 where session_id = :child_id and type = 'assistant' and seq > :promoted_seq and seq <= :ended_seq
 order by seq desc limit 1
+
+-- name: task.calls
+-- What a child did for a task: how often it called which tool.
+select json_extract(part.data, '$.name'), count(*) from session_message_part part
+where part.session_id = :child_id and part.message_seq > :promoted_seq and part.message_seq <= :ended_seq
+  and part.kind = 'tool'
+group by 1 order by 1
+
+-- name: task.ancestors
+-- From the parent up to the root.
+with recursive line(id, parent_id, distance) as (
+  select id, parent_id, 0 from session where id = :session_id
+  union all
+  select session.id, session.parent_id, line.distance + 1 from line join session on session.id = line.parent_id
+  where line.distance < 100)
+select id from line where distance > 0 order by distance

@@ -5,6 +5,7 @@ create table session_task (
   message_id text not null,
   call_id text not null,
   child_id text not null,
+  root_id text not null,
   prompt_id text not null unique,
   result_id text not null unique,
   caller text not null,
@@ -18,6 +19,7 @@ create table session_task (
 create index session_task_call on session_task (session_id, message_id, call_id);
 create index session_task_child on session_task (child_id);
 create index session_task_undelivered on session_task (child_id) where background = 1 and delivered = 0;
+create index session_task_of_tree on session_task (root_id) where background = 1 and delivered = 0;
 
 -- The sequence at which the activity ended that a promoted input began or joined.
 alter table session_input add column ended_seq integer;

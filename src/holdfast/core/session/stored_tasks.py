@@ -1,0 +1,99 @@
+"""Reads of tasks: the work that tool calls of a Session gave to child Sessions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.schema.frozen import Frozen
+
+if TYPE_CHECKING:
+    from holdfast.core.database.database import Database
+
+
+class CallKey(NamedTuple):
+    """A tool call of a Session."""
+
+    session_id: str
+    message_id: str
+    call_id: str
+
+
+class Task(Frozen):
+    session_id: str
+    """The Session whose call started it; the parent of the child."""
+    message_id: str
+    call_id: str
+    child_id: str
+    root_id: str
+    """The Session at the top of the tree."""
+    prompt_id: str
+    result_id: str
+    agent: str
+    description: str
+    background: bool
+    delivered: bool
+    """Whether the result of a background task was admitted to the parent's inbox."""
+
+    @property
+    def call(self) -> CallKey:
+        return CallKey(self.session_id, self.message_id, self.call_id)
+
+
+class TaskState(Frozen):
+    """How far the child came."""
+
+    promoted_seq: int | None
+    ended_seq: int | None
+    withdrawn_seq: int | None
+    wanted: bool
+    """Whether a process was asked to begin with it."""
+    blocked: str | None
+    """Why the child could not begin."""
+
+    @property
+    def pending(self) -> bool:
+        return self.promoted_seq is None and self.withdrawn_seq is None
+
+    @property
+    def over(self) -> bool:
+        return self.withdrawn_seq is not None or self.ended_seq is not None
+
+
+class StoredTasks:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def task_of_call(self, call: CallKey) -> Task | None:
+        rows = await self._database.fetch("task.of_call", call._asdict(), into=Task)
+        return rows[0] if rows else None
+
+    async def open_tasks(self, session_id: str) -> list[Task]:
+        """Tasks of a Session whose calls have no settlement, in the order of the calls."""
+        return await self._database.fetch("task.open", {"session_id": session_id}, into=Task)
+
+    async def awaited_tasks(self, child_id: str) -> list[Task]:
+        """What a child was given and its callers still wait for, oldest first."""
+        return await self._database.fetch("task.of_child", {"child_id": child_id}, into=Task)
+
+    async def undelivered(self, limit: int) -> list[str]:
+        """Children that work on background tasks, or have ended one whose result was not delivered."""
+        return [str(row[0]) for row in await self._database.fetch("task.undelivered", {"limit": limit})]
+
+    async def background_tasks(self, root_id: str) -> int:
+        """How many background tasks of a tree have not been delivered."""
+        rows = await self._database.fetch("task.background_of_tree", {"root_id": root_id})
+        return int(str(rows[0][0]))
+
+    async def task_state(self, task: Task) -> TaskState | None:
+        """None if the task was not handed over, or if the child or its history is gone."""
+        key = {"child_id": task.child_id, "prompt_id": task.prompt_id}
+        rows = await self._database.fetch("task.state", key, into=TaskState)
+        return rows[0] if rows else None
+
+    async def call_runs(self, call: CallKey) -> bool:
+        """Whether a call has begun and has no settlement."""
+        return bool(await self._database.fetch("task.call_runs", call._asdict()))
+
+    async def ancestors(self, session_id: str) -> list[str]:
+        """From the parent up to the root."""
+        return [str(row[0]) for row in await self._database.fetch("task.ancestors", {"session_id": session_id})]

@@ -1,0 +1,367 @@
+"""Tasks: a tool call gives work to a child Session, and gets its result.
+
+Invariants
+- A task is recorded while its call runs, before anything of the child exists. The ids of child, prompt and result
+  follow from the call, so that every step may be repeated: by this process, or by the one that executes the call again.
+- Only whoever drains the parent settles the call. A call whose task goes on is not settled by a shutdown or a crash: it
+  is executed again, finds its task, and waits for the same child.
+- The result arrives once. A foreground task brings it with the settlement. A background task brings it as an input with
+  an id of its own; what moves a task to the background is recorded with the settlement that says so.
+- A task is over when its prompt was withdrawn, or when the activity ended that the prompt began or joined. Both are
+  read from rows of the child, so every process can tell."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import Counter
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.core.database.errors import StorageError
+from holdfast.core.database.unit import Statement
+from holdfast.core.session.errors import (
+    InputNotFound,
+    InputNotPending,
+    PromptConflict,
+    PromptWithdrawn,
+    SessionDeleted,
+    SessionNotFound,
+)
+from holdfast.core.session.inbox import nothing
+from holdfast.core.session.records import NewSession
+from holdfast.core.session.stored_tasks import Task
+from holdfast.core.session.task_result import GONE, TaskEnd, cancelled, delivered_input, result_of
+from holdfast.schema.exceptions import HoldfastError
+from holdfast.schema.frozen import Frozen
+from holdfast.schema.task_event import TaskMoved, TaskStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from holdfast.core.clock import Clock
+    from holdfast.core.database.database import Database
+    from holdfast.core.event.log import EventLog
+    from holdfast.core.event.signal import Flag
+    from holdfast.core.session.inbox import Inbox
+    from holdfast.core.session.records import SessionRecords
+    from holdfast.core.session.store import SessionStore
+    from holdfast.core.session.stored_tasks import CallKey
+    from holdfast.core.session.wakeups import Wakeups
+    from holdfast.schema.model import ModelRef
+    from holdfast.schema.prompt import Prompt
+    from holdfast.schema.session import Session
+
+T = TypeVar("T")
+
+UNDELIVERED = 10_000
+"""Children that are looked at when a process starts."""
+
+log = logging.getLogger(__name__)
+
+
+class CallSettled(HoldfastError):
+    """A call that has its settlement starts nothing any more."""
+
+    def __init__(self, call_id: str) -> None:
+        super().__init__(f"the call {call_id} is settled")
+
+
+class Work(Frozen):
+    """What a call asks for."""
+
+    caller: str
+    agent: str
+    description: str
+    prompt: Prompt
+    background: bool
+    model: ModelRef | None = None
+    """Of a new child."""
+    child_id: str | None = None
+    """The child that goes on with its conversation; None is a new one."""
+
+
+class Tasks:
+    """One per process."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        database: Database,
+        store: SessionStore,
+        inbox: Inbox,
+        records: SessionRecords,
+        wakeups: Wakeups,
+        clock: Clock,
+    ) -> None:
+        self._log = log
+        self._database = database
+        self._store = store
+        self._inbox = inbox
+        self._records = records
+        self._wakeups = wakeups
+        self._clock = clock
+        self._waiting: dict[str, set[_Waiter]] = {}
+        """Calls of this process that wait for a child, by Session."""
+        self._foreground: Counter[str] = Counter()
+        """How many there are, by root."""
+        self._ongoing: set[asyncio.Task[Any]] = set()
+
+    async def of_call(self, call: CallKey) -> Task | None:
+        """The task that an earlier execution of this call started."""
+        return await self._store.task_of_call(call)
+
+    async def perform(
+        self, call: CallKey, work: Work, started: Callable[[Task], None] = lambda task: None
+    ) -> tuple[Task, TaskEnd | None]:
+        """Give the work to a child and wait until it is over. Without an end it goes on in the background. A call that
+        is executed again goes on with the task that it started before. `started` is called when the child has it.
+
+        Cancelled by an interruption, it interrupts the child and tells what that had done; in a shutdown it leaves
+        everything to the next execution."""
+        starting = self._own(self._start(call, work))
+        try:
+            task = await asyncio.shield(starting)
+            started(task)
+            return task, None if task.background else await self._end_or_move(task)
+        except asyncio.CancelledError:
+            await asyncio.wait({starting})
+            if self._wakeups.ending() or starting.cancelled() or starting.exception() is not None:
+                raise
+            task = starting.result()
+            return task, None if task.background else await self.stop(task)
+
+    async def running(self, root_id: str) -> int:
+        """How many tasks of a tree are under way: those that calls of this process wait for, and background ones."""
+        return self._foreground[root_id] + await self._store.background_tasks(root_id)
+
+    def move(self, session_id: str) -> int:
+        """Let the tasks that calls of this Session wait for go on in the background; how many there are here."""
+        waiting = self._waiting.get(session_id, set())
+        for waiter in waiting:
+            waiter.moved = True
+            waiter.flag.set()
+        return len(waiting)
+
+    def moved(self, task: Task) -> TaskMoved:
+        """What the settlement of a call carries that leaves its task to the background."""
+        return TaskMoved(
+            timestamp=self._clock.now(),
+            session_id=task.session_id,
+            assistant_message_id=task.message_id,
+            call_id=task.call_id,
+        )
+
+    async def stop(self, task: Task) -> TaskEnd:
+        """Interrupt the child, with everything below it, and give up what it owes."""
+        await self._inbox.hold_back(task.child_id)
+        with suppress(SessionNotFound):
+            await self._wakeups.stop(task.child_id)
+        await self._give_up(task)
+        return await self._end(task) or cancelled(task, ())
+
+    async def child_ended(self, child_id: str) -> None:
+        """A drain of this child has ended: whoever waits for it is served. May be repeated."""
+        for task in await self._store.awaited_tasks(child_id):
+            await self._give_up(task)
+            if task.background:
+                await self._deliver(task)
+            elif not self._wakeups.executing(task.session_id):
+                self._wakeups.session(task.session_id)
+
+    async def deliver_all(self) -> None:
+        """At the start of a process: results that another one did not deliver."""
+        for child_id in await self._store.undelivered(UNDELIVERED):
+            if not self._wakeups.executing(child_id):
+                try:
+                    await self.child_ended(child_id)
+                except Exception as error:  # noqa: BLE001 - one task's trouble is not the host's
+                    log.warning("the result of %s was not delivered: %s: %s", child_id, type(error).__name__, error)
+
+    async def close(self) -> None:
+        for work in tuple(self._ongoing):
+            work.cancel()
+        if self._ongoing:
+            await asyncio.wait(self._ongoing)
+
+    # -- giving --------------------------------------------------------------------------------------------------
+
+    async def _start(self, call: CallKey, work: Work) -> Task:
+        parent = await self._store.get(call.session_id)
+        task = await self._store.task_of_call(call)
+        if task is None:
+            task = await self._record(call, work, parent)
+            await self._hand_over(task, work, parent, known=work.child_id is not None)
+        else:
+            if not task.background:
+                self._wakeups.go_on(task.child_id)  # the process that worked on it may be gone
+            await self._hand_over(task, work, parent, known=True)
+        return task
+
+    async def _record(self, call: CallKey, work: Work, parent: Session) -> Task:
+        ancestors = await self._store.ancestors(call.session_id) if parent.parent_id else []
+        started = TaskStarted(
+            timestamp=self._clock.now(),
+            session_id=call.session_id,
+            assistant_message_id=call.message_id,
+            call_id=call.call_id,
+            child_id=work.child_id or _derived("ses", call),
+            root_id=ancestors[-1] if ancestors else call.session_id,
+            prompt_id=_derived("msg", call, "prompt"),
+            result_id=_derived("msg", call, "result"),
+            caller=work.caller,
+            agent=work.agent,
+            description=work.description,
+            background=work.background,
+        )
+        runs = Statement("task.call_runs", call._asdict(), found=True, error=partial(CallSettled, call.call_id))
+        await self._log.publish(started, location=parent.location, before=(runs,))
+        return Task(
+            *call,
+            child_id=started.child_id,
+            root_id=started.root_id,
+            prompt_id=started.prompt_id,
+            result_id=started.result_id,
+            agent=work.agent,
+            description=work.description,
+            background=work.background,
+            delivered=False,
+        )
+
+    async def _hand_over(self, task: Task, work: Work, parent: Session, *, known: bool) -> None:
+        """Make the child, if there is none, and admit the prompt, if it was not admitted. `known`: there may be."""
+        try:
+            child = await self._store.find(task.child_id) if known else None
+            child = child or await self._records.create(
+                NewSession(
+                    id=task.child_id,
+                    project_id=parent.project_id,
+                    location=parent.location,
+                    subpath=parent.subpath,
+                    parent_id=parent.id,
+                    agent=task.agent,
+                    model=work.model,
+                    title=task.description,
+                )
+            )
+            if not known or await self._store.admission(task.prompt_id) is None:
+                await self._inbox.admit(
+                    child.id,
+                    work.prompt,
+                    id=task.prompt_id,
+                    delivery="steer",
+                    location=child.location,
+                    wake=True,
+                    first=nothing,
+                )
+        except (SessionDeleted, SessionNotFound, PromptConflict, PromptWithdrawn):
+            return  # somebody took it away: the task is over
+        self._wakeups.session(child.id)
+
+    # -- waiting -------------------------------------------------------------------------------------------------
+
+    async def _end_or_move(self, task: Task) -> TaskEnd | None:
+        """Wait until the task is over, or is moved to the background: then there is no end yet."""
+        with self._log.signals.follow(task.child_id) as flag:
+            waiter = _Waiter(flag)
+            waiting = self._waiting.setdefault(task.session_id, set())
+            waiting.add(waiter)
+            self._foreground[task.root_id] += 1
+            try:
+                while True:
+                    flag.clear()
+                    if (end := await self._end(task)) is not None:
+                        return end
+                    if waiter.moved:
+                        self._own(self._deliver_when_moved(task))
+                        return None
+                    await flag.wait()
+            finally:
+                waiting.discard(waiter)
+                if not waiting:
+                    self._waiting.pop(task.session_id, None)
+                self._foreground[task.root_id] -= 1
+                if not self._foreground[task.root_id]:
+                    del self._foreground[task.root_id]
+
+    async def _end(self, task: Task) -> TaskEnd | None:
+        state = await self._store.task_state(task)
+        if state is None:
+            return cancelled(task, (), because=GONE)
+        return await result_of(self._database, self._store, task, state) if state.over else None
+
+    async def _give_up(self, task: Task) -> None:
+        """Withdraw a prompt with which nobody will begin: the child could not, or was interrupted before."""
+        state = await self._store.task_state(task)
+        if state is None or not state.pending or (state.wanted and state.blocked is None):
+            return
+        try:
+            child = await self._store.get(task.child_id)
+            await self._inbox.withdraw(task.child_id, task.prompt_id, child.location)
+        except (InputNotPending, InputNotFound, SessionNotFound):
+            pass  # somebody was a moment faster
+
+    # -- background ----------------------------------------------------------------------------------------------
+
+    async def _deliver(self, task: Task) -> None:
+        """Admit the result to the parent's inbox, if the task is over."""
+        state = await self._store.task_state(task)
+        if state is None and await self._store.call_runs(task.call):
+            return  # not handed over yet: the call is executed again
+        end = await self._end(task)
+        parent = await self._store.find(task.session_id)
+        if end is None or parent is None:
+            return
+        wake = parent.revert is None
+        try:
+            await self._inbox.admit_synthetic(
+                parent.id,
+                delivered_input(task, end),
+                id=task.result_id,
+                delivery="steer",
+                location=parent.location,
+                wake=wake,
+            )
+        except (PromptConflict, PromptWithdrawn, SessionNotFound):
+            return  # it was delivered, and a person withdrew it; or nobody is left to hear of it
+        if wake:
+            self._wakeups.session(parent.id)
+
+    async def _deliver_when_moved(self, task: Task) -> None:
+        """The child may have ended before the settlement that moves its task was on disk."""
+        with self._log.signals.follow(task.session_id) as flag:
+            while True:
+                flag.clear()
+                known = await self._store.task_of_call(task.call)
+                if known is None or known.background or not await self._store.call_runs(task.call):
+                    break
+                await flag.wait()
+        if known is not None and known.background and not self._wakeups.executing(task.child_id):
+            await self.child_ended(task.child_id)
+
+    def _own(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._ongoing.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._ongoing.discard(task)
+        if not task.cancelled() and isinstance(error := task.exception(), StorageError):
+            log.warning("a task could not be recorded: %s", error)
+
+
+class _Waiter:
+    """A call that waits for its child."""
+
+    def __init__(self, flag: Flag) -> None:
+        self.flag = flag
+        self.moved = False
+
+
+def _derived(prefix: str, call: CallKey, purpose: str = "") -> str:
+    """An id that whoever executes the call again derives again."""
+    digest = hashlib.sha256("\0".join((*call, purpose)).encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{prefix}_{digest[:26]}"

@@ -1,0 +1,224 @@
+"""The `subagent` tool: gives a task to another agent in a child Session, and waits for its result unless it goes on in
+the background."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from holdfast.core.agent.agents import Agents
+from holdfast.core.session.store import SessionStore
+from holdfast.core.session.stored_tasks import CallKey, Task
+from holdfast.core.session.task_result import TaskEnd, element
+from holdfast.core.session.tasks import Work
+from holdfast.core.tool.builtin.authorize import Authorizer
+from holdfast.core.tool.progress import report
+from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
+from holdfast.core.tool.tool_events import record_with_call
+from holdfast.schema.agent import Agent
+from holdfast.schema.exceptions import HoldfastError
+from holdfast.schema.model import ModelRef, model_ref
+from holdfast.schema.prompt import Prompt, PromptOptions
+from holdfast.schema.record import Record
+from holdfast.schema.session import Session
+from holdfast.schema.session_message import TextContent
+from holdfast.schema.task_event import TaskMoved
+
+ACTION = "subagent"
+GRACE_SECONDS = 30.0
+"""A child needs its own grace to stop its tools, and so do its children."""
+NOTE = (
+    "You work on this task as a subagent: another agent gave it to you and reads only your last message. "
+    "End with everything that it needs to know."
+)
+RUNNING = (
+    "The subagent works in the background. Its result will come as a message by itself: do not wait for it, and do not "
+    "do its work yourself. Go on with something else, or end your turn."
+)
+
+
+class SubagentSettings(NamedTuple):
+    depth: int = 3
+    parallel: int = 8
+    tree: int = 50
+    background: bool = True
+
+
+class SubagentInput(msgspec.Struct, frozen=True, rename={"session_id": "sessionID"}):
+    agent: Annotated[str, msgspec.Meta(description="The name of an available agent")]
+    description: Annotated[str, msgspec.Meta(min_length=1, max_length=200, description="The task in 3 to 5 words")]
+    prompt: Annotated[str, msgspec.Meta(min_length=1, description="The whole task: the agent knows nothing else")]
+    model: Annotated[str, msgspec.Meta(description="provider/model, if not the agent's own")] | None = None
+    session_id: (
+        Annotated[str, msgspec.Meta(description="The Session of an earlier subagent, to go on with its conversation")]
+        | None
+    ) = None
+    background: Annotated[bool, msgspec.Meta(description="Go on at once; the result comes later by itself")] = False
+
+
+class SubagentResult(Record):
+    session_id: str
+    status: Literal["completed", "running"]
+    text: str
+
+
+class Gives(Protocol):
+    async def of_call(self, call: CallKey) -> Task | None:
+        """The task that an earlier execution of the call started."""
+
+    async def perform(
+        self, call: CallKey, work: Work, started: Callable[[Task], None] = ...
+    ) -> tuple[Task, TaskEnd | None]:
+        """Give the work to a child, and wait for its end. Without one it goes on in the background."""
+
+    def moved(self, task: Task) -> TaskMoved:
+        """What the settlement of a call carries that leaves its task to the background."""
+
+    async def running(self, root_id: str) -> int:
+        """How many tasks of a tree are under way."""
+
+
+class Subagents:
+    def __init__(
+        self,
+        tasks: Gives,
+        store: SessionStore,
+        agents: Agents,
+        authorizer: Authorizer,
+        settings: Callable[[], SubagentSettings],
+    ) -> None:
+        self._tasks = tasks
+        self._store = store
+        self._agents = agents
+        self._authorizer = authorizer
+        self._settings = settings
+        self._slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    async def execute(self, given: SubagentInput, context: ToolContext) -> SubagentResult:
+        call = CallKey(context.session_id, context.assistant_message_id, context.tool_call_id)
+        if await self._tasks.of_call(call) is None:
+            await self._check(given, context)
+        try:
+            work = await self._work(given, context)
+            if work.background:
+                return self._result(*await self._tasks.perform(call, work))
+            async with self._slot(context.session_id):
+                return self._result(*await self._tasks.perform(call, work, _report))
+        except ToolFailure:
+            raise
+        except HoldfastError as error:
+            raise ToolFailure(f"The task was not started: {error}") from error
+
+    async def _check(self, given: SubagentInput, context: ToolContext) -> None:
+        """Everything that can keep a task from starting. The person is asked last."""
+        settings = self._settings()
+        ancestors = await self._store.ancestors(context.session_id)
+        if len(ancestors) >= settings.depth:
+            raise ToolFailure(f"Subagents may not be nested deeper than {settings.depth}. Do the task yourself.")
+        agent = self._agent(given.agent)
+        if given.background and not settings.background:
+            raise ToolFailure("Background tasks are switched off. Call it without `background`.")
+        if given.session_id is not None:
+            await self._child(given.session_id, context.session_id)
+        root_id = ancestors[-1] if ancestors else context.session_id
+        if await self._tasks.running(root_id) >= settings.tree:
+            raise ToolFailure(f"{settings.tree} tasks are under way already. Wait until some of them have ended.")
+        await self._authorizer.allow(context, ACTION, (agent.id,), save=(agent.id,))
+
+    async def _work(self, given: SubagentInput, context: ToolContext) -> Work:
+        child = await self._child(given.session_id, context.session_id) if given.session_id is not None else None
+        agent = self._agents.get(given.agent)
+        options = await self._store.prompt_options(context.session_id)
+        other = given.agent if child is not None and child.agent != given.agent else None
+        narrowed = PromptOptions(tools=options.tools if options is not None else None, agent=other)
+        return Work(
+            caller=context.agent,
+            agent=given.agent,
+            description=given.description,
+            prompt=Prompt(
+                text=given.prompt,
+                options=narrowed if narrowed != PromptOptions() else None,
+                notes=(NOTE,) if child is None else None,
+            ),
+            background=given.background,
+            model=_model(given, agent, context),
+            child_id=child.id if child is not None else None,
+        )
+
+    def _agent(self, name: str) -> Agent:
+        agent = self._agents.get(name)
+        if agent is None or agent.mode == "primary":
+            raise ToolFailure(f"Unknown agent: {name[:200]}")
+        return agent
+
+    async def _child(self, session_id: str, parent_id: str) -> Session:
+        child = await self._store.find(session_id)
+        if child is None or child.parent_id != parent_id:
+            raise ToolFailure(f"{session_id[:200]} is not a subagent of this Session")
+        if child.revert is not None:
+            raise ToolFailure(f"A person is about to revert Session {child.id}. Go on with it later.")
+        return child
+
+    def _slot(self, session_id: str) -> asyncio.Semaphore:
+        """At most so many children of a Session at once; further calls wait in order."""
+        slots = self._slots.get(session_id)
+        if slots is None:
+            slots = self._slots[session_id] = asyncio.Semaphore(self._settings().parallel)
+        return slots
+
+    def _result(self, task: Task, end: TaskEnd | None) -> SubagentResult:
+        if end is None:
+            if not task.background:
+                record_with_call(self._tasks.moved(task))
+            text = element(task, "running", RUNNING)
+            return SubagentResult(session_id=task.child_id, status="running", text=text)
+        if end.status != "completed":
+            raise ToolFailure(end.text)
+        return SubagentResult(session_id=task.child_id, status="completed", text=element(task, end.status, end.text))
+
+
+def subagent_tool(
+    tasks: Gives,
+    store: SessionStore,
+    agents: Agents,
+    authorizer: Authorizer,
+    settings: Callable[[], SubagentSettings],
+) -> Tool[SubagentInput, SubagentResult]:
+    return Tool(
+        description=DESCRIPTION,
+        input=SubagentInput,
+        output=SubagentResult,
+        execute=Subagents(tasks, store, agents, authorizer, settings).execute,
+        content=lambda given, value: (TextContent(text=value["text"]),),
+        structured=_structured,
+        action=ACTION,
+        grace=GRACE_SECONDS,
+    )
+
+
+def _model(given: SubagentInput, agent: Agent | None, context: ToolContext) -> ModelRef | None:
+    """Of a new child: the given one, the agent's, or that of the turn that called."""
+    if given.model is not None:
+        try:
+            return model_ref(given.model)
+        except ValueError as error:
+            raise ToolFailure(f"Invalid model: {error}") from error
+    return agent.model if agent is not None and agent.model is not None else context.model
+
+
+def _report(task: Task) -> None:
+    report({"sessionID": task.child_id, "status": "running"})
+
+
+def _structured(given: SubagentInput, value: dict[str, Any]) -> dict[str, Any]:
+    return {"sessionID": value["sessionID"], "status": value["status"]}
+
+
+DESCRIPTION = (
+    "Give a task to another agent, which works on it in a Session of its own with its own context. The available "
+    "agents are listed in the system context. Several calls in one turn run side by side. The agent sees nothing of "
+    "this conversation, so write down everything that it needs, and say what it is to report. Its last message is the "
+    "result; the person does not see it. To ask the same agent more, give its `sessionID`."
+)
