@@ -69,3 +69,23 @@ def test_a_running_server_goes_on_when_a_command_raises_the_budget(
     while "hello world" not in here("sessions", "show", paused.session).out:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_run_whose_children_all_wait_for_the_budget_exits_with_3(
+    here: Invoke, holdfast: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """API-554, SES-375: the call of the parent waits on, and only somebody else can end that."""
+    monkeypatch.setattr("holdfast.cli.following.SILENCE_SECONDS", 0.05)
+    holdfast.configure_user(holdfast={"titles": False, "budget": {"turns": 1}})
+    task = {"agent": "general", "description": "a task", "prompt": "look"}
+    holdfast.script({"calls": [{"tool": "subagent", "input": task}]}, {"text": "looked"}, {"text": "all done"})
+    monkeypatch.setenv("HOLDFAST_SCRIPT", holdfast.environment["HOLDFAST_SCRIPT"])
+    ran = here("run", "--json", "--model", "demo/scripted", "go")
+    assert ran.code == 3
+    assert "0 turns of 1 turns used, 1 turns reserved" in ran.complaint
+    lines = [json.loads(line) for line in ran.out.splitlines()]
+    session = lines[0]["session"]["id"]
+    assert (lines[-1]["type"], lines[-1]["result"]["outcome"]) == ("result", "waiting")
+    assert here("sessions", "budget", session, "--none").code == 0
+    went_on = here("sessions", "recover", session, "--continue")
+    assert (went_on.code, went_on.out) == (0, "looked\n")

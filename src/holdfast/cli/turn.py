@@ -73,6 +73,8 @@ async def _run(ask: Ask) -> int:
         try:
             await follower.follow(admit)
         except Paused as paused:
+            if isinstance(screen, JsonScreen):
+                screen.ended(await result_of(client, session.id, answer, replies=True, paused=str(paused)))
             return _paused(session.id, str(paused))
         if isinstance(screen, JsonScreen):
             screen.ended(await result_of(client, session.id, answer, replies=not ask.no_reply))

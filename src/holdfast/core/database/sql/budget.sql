@@ -174,20 +174,19 @@ order by pause.since, pause.session_id
 -- Until the last call began, or the step ended without any; and each call by itself, less the time in which it waited for
 -- a person. A call that gave its work to a child takes no time: the child's own work counts.
 insert into session_work (session_id, turns, time)
-select :session_id, 1, max(0, max(0, coalesce(calls.ran, :timestamp) - turn.time_dispatched) + coalesce(calls.time, 0)
-  - coalesce((select waited from session_work where session_id = :session_id), 0))
-from session_turn turn left join (
-  select max(json_extract(part.data, '$.time.ran')) as ran, sum(case
+select :session_id, 1, max(0, coalesce((
+  select max(0, max(part.data ->> '$.time.ran') - turn.time_dispatched) + sum(case
     when exists (
       select 1 from session_task
       where session_id = :session_id and message_id = :message_id and call_id = part.key) then 0
-    else max(0, coalesce(json_extract(part.data, '$.time.completed'), :timestamp) - json_extract(part.data, '$.time.ran'))
-    end) as time
+    else max(0, coalesce(part.data ->> '$.time.completed', :timestamp) - (part.data ->> '$.time.ran')) end)
   from session_message_part part
-  where part.session_id = :session_id and part.kind = 'tool' and json_extract(part.data, '$.time.ran') is not null
+  where part.session_id = :session_id and part.kind = 'tool' and part.data ->> '$.time.ran' is not null
     and part.message_seq = (select seq from session_message where id = :message_id and session_id = :session_id)
-    and coalesce(json_extract(part.data, '$.provider.executed'), 0) = 0) calls
-where turn.session_id = :session_id
+    and not coalesce(part.data ->> '$.provider.executed', 0)
+), max(0, :timestamp - turn.time_dispatched)) - coalesce((
+  select waited from session_work where session_id = :session_id), 0))
+from session_turn turn where turn.session_id = :session_id
 on conflict (session_id) do update set turns = turns + 1, time = time + excluded.time, waited = 0
 
 -- name: work.broken_off
