@@ -713,7 +713,7 @@ export interface IntegrationUpdated {
 export interface InterruptedActivity {
   readonly sessionID: string
   readonly seq: number
-  readonly stage: "answering" | "between" | "compacting" | "dispatched" | "promoted" | "waiting"
+  readonly stage: "answering" | "between" | "compacting" | "dispatched" | "promoted" | "subagent" | "waiting"
   readonly since: number
   readonly suspended: boolean
   readonly safe: boolean
