@@ -38,9 +38,8 @@ class Budget(Record, forbid_unknown_fields=True):
             if isinstance(value, bool) or (isinstance(value, float) and not isfinite(value)):
                 raise ValueError(f"`{name}` of a budget is a number, not {value}")
 
-    @property
-    def is_empty(self) -> bool:
-        return self.money is None and self.tokens is None and self.turns is None and self.time is None
+
+NO_LIMITS = Budget()
 
 
 class Spent(Record):

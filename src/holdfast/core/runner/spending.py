@@ -14,6 +14,7 @@ from holdfast.core.database.unit import Statement
 from holdfast.core.session.budget_projector import BILLIONTHS
 from holdfast.core.session.budgets import admit, reserve, settle
 from holdfast.core.session.errors import BudgetReached
+from holdfast.schema.budget import NO_LIMITS
 from holdfast.schema.budget_event import BudgetSet
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.session import CacheTokens, Tokens
@@ -80,7 +81,7 @@ class Spending:
     async def begin(self, outbox: Outbox, default: Budget | None) -> None:
         """`default` is the budget of a new root for which nobody has decided."""
         await self._budgets.refresh()
-        if default is not None and not default.is_empty and await self._store.takes_default_budget(self._session_id):
+        if default is not None and default != NO_LIMITS and await self._store.takes_default_budget(self._session_id):
             await outbox.publish(BudgetSet(timestamp=self._clock.now(), session_id=self._session_id, budget=default))
             await self._budgets.refresh()
         await self._look()

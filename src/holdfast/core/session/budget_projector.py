@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.database.unit import Statement, Value
+from holdfast.schema.budget import NO_LIMITS
 from holdfast.schema.budget_event import BudgetSet
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ DELETED = ("leave_totals", "leave_shares", *REMOVED)
 def budget_set(event: Projected) -> tuple[Statement, ...]:
     data: BudgetSet = event.data
     key = {"session_id": data.session_id}
-    if data.budget is None or data.budget.is_empty:
+    if data.budget is None or data.budget == NO_LIMITS:
         return Statement("budget.remove", key), *_operational(REMOVED, key)
     return Statement("budget.set", {**key, **_row(data.budget)}), *_operational(OPENED, key)
 

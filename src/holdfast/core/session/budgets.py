@@ -19,6 +19,7 @@ from holdfast.core.database.unit import Statement, Value
 from holdfast.core.run_to_completion import run_to_completion
 from holdfast.core.session.errors import BudgetReached
 from holdfast.core.session.records import existing
+from holdfast.schema.budget import NO_LIMITS
 from holdfast.schema.budget_event import BudgetSet
 from holdfast.schema.exceptions import InvalidRequest
 from holdfast.schema.insight import WaitInfo
@@ -180,7 +181,7 @@ class Budgets:
 
 def check_budget(budget: Budget) -> None:
     """Refuse a budget that limits nothing."""
-    if budget.is_empty:
+    if budget == NO_LIMITS:
         raise InvalidRequest(EMPTY, kind="Payload", field="budget")
 
 

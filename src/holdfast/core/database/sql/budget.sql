@@ -11,10 +11,10 @@ on conflict (session_id) do update set seq = excluded.seq, money = excluded.mone
 delete from session_budget where session_id = :session_id
 
 -- name: budget.revise
-update budget_revision set revision = revision + 1
+update budget_revision set revision = revision + 1 where id = 0
 
 -- name: budget.revision
-select revision from budget_revision
+select revision from budget_revision where id = 0
 
 -- name: budget.open_total
 insert into budget_total (budget_id) values (:session_id) on conflict do nothing
