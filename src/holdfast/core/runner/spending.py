@@ -23,9 +23,9 @@ from holdfast.schema.session_event import (
     CompactionFailed,
     StepEnded,
     StepFailed,
-    TurnAbandoned,
     UsageRecorded,
 )
+from holdfast.schema.turn_event import TurnAbandoned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -51,6 +51,7 @@ from holdfast.core.runtime.sessions import Sessions
 from holdfast.core.runtime.waits import Waits
 from holdfast.core.session.attachments import Attachments
 from holdfast.core.session.budgets import Budgets
+from holdfast.core.session.id_locks import IdLocks
 from holdfast.core.session.inbox import Inbox
 from holdfast.core.session.instruction_entries import InstructionEntries
 from holdfast.core.session.ownership import Ownership
@@ -247,6 +248,7 @@ class Runtime:
             check=PromptCheck(self.locations),
         )
         self.instructions = InstructionEntries(self.log, self.store, clock)
+        self.resolving = IdLocks()
         self.one_shot = OneShotAnswers(sessions, self.locations, self._transport, self._environment)
         for part in (tasks, self.sessions, self.execution, self.recovery):
             stack.push_async_callback(part.close)
