@@ -37,7 +37,7 @@ export function createClient(options) {
     },
     sessions: {
       list: call({ method: "GET", path: "/api/session", shape: "page", errors: [400, 401], query: ["workspace", "limit", "order", "search", "directory", "project", "subpath", "archived", "cursor"] }),
-      create: call({ method: "POST", path: "/api/session", shape: "data", errors: [400, 401, 409], headers: {"x-holdfast-checked":"1"}, payload: ["id", "agent", "model", "location"] }),
+      create: call({ method: "POST", path: "/api/session", shape: "data", errors: [400, 401, 409], headers: {"x-holdfast-checked":"1"}, payload: ["id", "agent", "model", "location", "budget"] }),
       active: call({ method: "GET", path: "/api/session/active", shape: "data", errors: [400, 401], input: false }),
       get: call({ method: "GET", path: "/api/session/{sessionID}", shape: "data", errors: [400, 401, 404] }),
       switchAgent: call({ method: "POST", path: "/api/session/{sessionID}/agent", shape: "void", errors: [400, 401, 404], payload: ["agent"] }),
@@ -66,6 +66,10 @@ export function createClient(options) {
       instructions: call({ method: "GET", path: "/api/session/{sessionID}/instructions/entries", shape: "data", errors: [400, 401, 404] }),
       putInstruction: call({ method: "PUT", path: "/api/session/{sessionID}/instructions/entries/{key}", shape: "void", errors: [400, 401, 404, 409, 413], payload: ["value"] }),
       removeInstruction: call({ method: "DELETE", path: "/api/session/{sessionID}/instructions/entries/{key}", shape: "void", errors: [400, 401, 404] }),
+      budgets: call({ method: "GET", path: "/api/session/{sessionID}/budget", shape: "data", errors: [400, 401, 404] }),
+      setBudget: call({ method: "PUT", path: "/api/session/{sessionID}/budget", shape: "data", errors: [400, 401, 404], payload: ["budget"] }),
+      removeBudget: call({ method: "DELETE", path: "/api/session/{sessionID}/budget", shape: "void", errors: [400, 401, 404] }),
+      usage: call({ method: "GET", path: "/api/session/{sessionID}/usage", shape: "data", errors: [400, 401, 404] }),
       interrupted: call({ method: "GET", path: "/api/session/interrupted", shape: "data", errors: [400, 401], query: ["directory"] }),
       pending: call({ method: "GET", path: "/api/session/{sessionID}/pending", shape: "data", errors: [400, 401, 404] }),
       withdraw: call({ method: "DELETE", path: "/api/session/{sessionID}/pending/{messageID}", shape: "void", errors: [400, 401, 404, 409] }),
@@ -80,7 +84,7 @@ export function createClient(options) {
       checkpoint: call({ method: "GET", path: "/api/session/{sessionID}/checkpoint", shape: "data", errors: [400, 401, 404] }),
       undoCompaction: call({ method: "POST", path: "/api/session/{sessionID}/checkpoint/undo", shape: "void", errors: [400, 401, 404, 409] }),
       requestContext: call({ method: "GET", path: "/api/session/{sessionID}/request-context", shape: "data", errors: [400, 401, 404, 500] }),
-      generate: call({ method: "POST", path: "/api/session/{sessionID}/generate", shape: "data", errors: [400, 401, 404, 503], payload: ["prompt"] }),
+      generate: call({ method: "POST", path: "/api/session/{sessionID}/generate", shape: "data", errors: [400, 401, 404, 409, 503], payload: ["prompt"] }),
       todos: call({ method: "GET", path: "/api/session/{sessionID}/todo", shape: "data", errors: [400, 401, 404] }),
     },
     permissions: {

@@ -78,6 +78,7 @@ PRIVATE = {
         "input.withdrawn",
         "input.delivery.changed",
         "attachment.stored",
+        "budget.set",
         "instruction.discovered",
         "instruction.entry.put",
         "instruction.entry.removed",

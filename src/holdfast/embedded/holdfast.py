@@ -83,6 +83,7 @@ class Holdfast(AsyncClient):
                 config=settings.get("config"),
                 protect=settings.get("protect", False),
                 sandbox=settings.get("sandbox"),
+                goes_on=settings.get("recover", True),
             ),
         )
         self._scope = Scope()

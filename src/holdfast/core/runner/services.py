@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.core.runner.learned import LearnedLimits
     from holdfast.core.runner.settings import SessionSettings
     from holdfast.core.runner.titles import Titles
+    from holdfast.core.session.budgets import Budgets
     from holdfast.core.session.inbox import Inbox
     from holdfast.core.session.ownership import Ownership
     from holdfast.core.session.store import SessionStore
@@ -46,6 +47,7 @@ class SessionServices(Frozen):
     ownership: Ownership
     epochs: Epochs
     titles: Titles
+    budgets: Budgets
     ids: Ids
     clock: Clock
 

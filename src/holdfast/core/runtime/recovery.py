@@ -60,8 +60,9 @@ class Recovery:
         self._continuing: set[asyncio.Task[None]] = set()
 
     async def interrupted(self) -> list[InterruptedActivity]:
-        """Everything that a Session owes and no living process works on."""
-        return [described(activity) for activity in await self._left()]
+        """Everything that a Session owes and no living process works on, unless it waits for a budget."""
+        left = await self._left()
+        return [described(activity) for activity in left if await self._store.pause(activity.session_id) is None]
 
     async def start(self) -> None:
         """At the start of a host: what is safe goes on, the rest is shown, and the policy acts. Then inputs whose wake

@@ -50,6 +50,7 @@ from holdfast.core.runtime.reverts import Reverts
 from holdfast.core.runtime.sessions import Sessions
 from holdfast.core.runtime.waits import Waits
 from holdfast.core.session.attachments import Attachments
+from holdfast.core.session.budgets import Budgets
 from holdfast.core.session.id_locks import IdLocks
 from holdfast.core.session.inbox import Inbox
 from holdfast.core.session.instruction_entries import InstructionEntries
@@ -128,6 +129,8 @@ class HostOptions(Frozen):
     """Hide the secrets in this process's environment from its children. Only for a process that is the runtime's."""
     titles: bool = True
     """Give Sessions without a title one after their first exchange."""
+    goes_on: bool = True
+    """Whether Sessions that other processes paused go on in this one when it changes their budget."""
 
 
 class Runtime:
@@ -186,7 +189,11 @@ class Runtime:
         self.metrics = Metrics()
         self.epochs = Epochs(self.database, ids, clock, self.metrics)
         self.todos = Todos(self.log, self.database, clock)
-        self._titles = Titles(self.log, self.store, records, self._transport, clock, enabled=self._options.titles)
+        wakeups = Wakeups()
+        self.budgets = Budgets(self.log, self.store, wakeups, clock, goes_on=self._options.goes_on)
+        self._titles = Titles(
+            self.log, self.store, records, self._transport, clock, self.budgets, enabled=self._options.titles
+        )
         sessions = SessionServices(
             log=self.log,
             store=self.store,
@@ -194,12 +201,12 @@ class Runtime:
             ownership=self._ownership,
             epochs=self.epochs,
             titles=self._titles,
+            budgets=self.budgets,
             ids=ids,
             clock=clock,
         )
 
         # What Locations share.
-        wakeups = Wakeups()
         tasks = Tasks(self.log, self.database, self.store, self._inbox, records, wakeups, clock)
         self.credentials = CredentialStore(self.paths.credentials, ids, clock)
         self.models = ModelsDev(here.cache, self._environment, announce=self.log.announce)
@@ -222,6 +229,7 @@ class Runtime:
             authority_at=self._authority_at,
         )
         stack.push_async_callback(self.log.close)
+        stack.push_async_callback(self.budgets.close)
         stack.push_async_callback(self._ownership.close)
         self.locations: ServiceMap[LocationServices] = ServiceMap(self._build_services)
         stack.push_async_callback(self.locations.close)
