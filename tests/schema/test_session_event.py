@@ -91,6 +91,8 @@ PRIVATE = {
         "compaction.undone",
         "usage.recorded",
         "todos.replaced",
+        "task.started",
+        "task.moved",
         "permission.asked",
         "permission.replied",
         "question.asked",
