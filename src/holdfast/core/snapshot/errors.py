@@ -1,4 +1,4 @@
-"""What can go wrong with a snapshot, or with carrying changes over."""
+"""What can go wrong with a snapshot, with an isolated copy, or with carrying changes over."""
 
 from __future__ import annotations
 
@@ -29,3 +29,7 @@ class TransferError(HoldfastError):
         self.step: Step = step
         self.directory = directory
         self.reason = reason
+
+
+class CopyFailed(HoldfastError):
+    """An isolated copy could not be made, read or changed; the message says why. Nothing of the source changed."""

@@ -6,7 +6,7 @@ Invariants
 - Restored paths are inside the worktree; git refuses others.
 - The repository's and the user's configuration are not read: no filter runs and no line ending changes, so files are
   restored byte for byte. Nested repositories are not part of a tree.
-- The store is shared by all Locations and processes of the project; an index is not.
+- The store is shared by all Locations and processes of the project, and by its isolated copies; an index is not.
 - A capture is bounded in file size, number of files and time; a project beyond the limits has no snapshots, and a
   diagnostic says so."""
 
@@ -85,10 +85,12 @@ class Snapshots:
         folder: Path,
         environment: Mapping[str, str] | None = None,
         limits: Callable[[], SnapshotLimits] = SnapshotLimits,
+        shared: Path | None = None,
     ) -> None:
+        """`shared` is the store of another worktree that this one is an isolated copy of."""
         self._worktree = project.directory
-        name = hashlib.sha256(str(project.directory).encode()).hexdigest()[:20]
-        self._store = folder / name
+        self._store = shared or store_of(folder, project.directory)
+        self._kept = self._store / KEPT_INDEX if shared is None else kept_index_of_copy(shared, project.directory)
         self._index = self._store / f"index.{os.getpid()}.{secrets.token_hex(4)}"
         self._runner = Git(os.environ if environment is None else environment)
         self._settings: dict[str, str] = {}
@@ -102,6 +104,15 @@ class Snapshots:
         self._off: SnapshotLimits | None = None
         """The limits that the project exceeds."""
         self._available = project.store is not None and self._runner.program(self._worktree) is not None
+
+    @property
+    def store(self) -> Path:
+        """The git directory with the trees."""
+        return self._store
+
+    @property
+    def limits(self) -> SnapshotLimits:
+        return self._limits()
 
     @property
     def possible(self) -> bool:
@@ -142,6 +153,10 @@ class Snapshots:
         out = await self._git("files", "diff-tree", "-r", "-z", "--no-renames", "--name-only", before, after)
         hidden = await asyncio.to_thread(self._left_out.of, before, after)
         return [name for name in split_nul(out) if name not in hidden]
+
+    async def left_out(self, tree: str) -> set[str]:
+        """Files that were too large for the tree."""
+        return await asyncio.to_thread(self._left_out.of, tree)
 
     async def diff(self, before: str, after: str, paths: Sequence[str]) -> list[FileChange]:
         """The changes of those paths that differ."""
@@ -189,7 +204,7 @@ class Snapshots:
     def close(self) -> None:
         """Keep the index: with its file times the next process does not have to read all files."""
         if self._index.exists():
-            os.replace(self._index, self._store / KEPT_INDEX)
+            os.replace(self._index, self._kept)
 
     async def _patch(self, before: str, after: str, path: str) -> str:
         patch = await self._git("diff", *PATCH, before, after, "--", *literal_pathspecs([path]))
@@ -219,8 +234,8 @@ class Snapshots:
             self._write_attributes()
             (self._store / OLD_INDEX).unlink(missing_ok=True)
             await asyncio.to_thread(self._remove_leftovers)
-            if (kept := self._store / KEPT_INDEX).exists() and not self._index.exists():
-                shutil.copyfile(kept, self._index)
+            if self._kept.exists() and not self._index.exists():
+                shutil.copyfile(self._kept, self._index)
         except OSError as error:
             raise SnapshotError("capture", str(error)) from error
         self._settings = {"core.excludesFile": await self._runner.user_excludes(self._store)}
@@ -315,6 +330,20 @@ class Snapshots:
 
 
 _FAILED = pattern(r"^fatal: Unable to process path (.+)$", re.MULTILINE)
+
+
+def store_of(folder: Path, worktree: Path) -> Path:
+    """Where the trees of a worktree are stored."""
+    return folder / _name(worktree)
+
+
+def kept_index_of_copy(store: Path, worktree: Path) -> Path:
+    """The index that the snapshots of an isolated copy start from."""
+    return store / f"{KEPT_INDEX}-{_name(worktree)}"
+
+
+def _name(worktree: Path) -> str:
+    return hashlib.sha256(str(worktree).encode()).hexdigest()[:20]
 
 
 def pathspec_input(paths: Sequence[str]) -> bytes:

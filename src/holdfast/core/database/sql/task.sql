@@ -93,3 +93,11 @@ with recursive line(id, parent_id, distance) as (
   select session.id, session.parent_id, line.distance + 1 from line join session on session.id = line.parent_id
   where line.distance < 100)
 select id from line where distance > 0 order by distance
+
+-- name: task.any_for
+-- Whether a child was ever given something.
+select 1 from session_task where child_id = :child_id limit 1
+
+-- name: task.any_unfinished
+-- Whether a child of this Session works on a background task.
+select 1 from session_task where session_id = :session_id and background = 1 and delivered = 0 limit 1

@@ -1,0 +1,108 @@
+"""Applies the changes of an isolated copy to the worktree it was copied from: all of them or none.
+
+Invariants
+- What is applied is what was planned: paths that changed in between make it fail before any file changes.
+- After a failure in the middle every touched file is restored from the tree that was captured before."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.core.process.git import GitFailed
+from holdfast.core.run_to_completion import run_to_completion
+from holdfast.core.snapshot.copy_changes import diff_text
+from holdfast.core.snapshot.errors import CopyFailed, SnapshotError
+from holdfast.core.snapshot.tree_merge import merge_changes, merged_tree
+from holdfast.schema.frozen import Frozen
+
+if TYPE_CHECKING:
+    from holdfast.core.snapshot.copy_changes import DiffText, RunGit
+    from holdfast.core.snapshot.copy_record import CopyRecord
+    from holdfast.core.snapshot.isolated_copies import IsolatedCopies
+    from holdfast.core.snapshot.snapshot import Snapshots
+    from holdfast.core.snapshot.tree_merge import Step
+
+STALE = "files changed while approval was pending; nothing was applied"
+STILL_CHANGED = "{error}; restoring the files failed too: {problem}"
+
+
+class Plan(Frozen):
+    record: CopyRecord
+    result: str
+    """The tree whose changes are applied."""
+    too_large: tuple[str, ...]
+    """Changed files that are not part of it."""
+    steps: tuple[Step, ...]
+    conflicts: tuple[tuple[str, str], ...]
+    before: str
+    """The tree of the worktree for which it was planned."""
+    after: str
+    """The tree that it makes; the same as `before` with a conflict."""
+
+
+class Applications:
+    """The applications to one worktree."""
+
+    def __init__(self, copies: IsolatedCopies, snapshots: Snapshots, worktree: Path) -> None:
+        self._copies = copies
+        self._snapshots = snapshots
+        self._worktree = worktree
+
+    async def plan(self, record: CopyRecord) -> Plan:
+        """What applying the changes would do. Raises CopyFailed."""
+        too_large: list[str] = []
+        if record.state == "ready":
+            result, too_large = await self._copies.capture(record)
+        else:
+            result = record.result or record.base
+        return await self._planned(record, result, tuple(too_large))
+
+    async def diff(self, plan: Plan) -> DiffText:
+        try:
+            return await diff_text(self._copies.git(plan.record), plan.before, plan.after)
+        except GitFailed as error:
+            raise CopyFailed(str(error)) from error
+
+    async def apply(self, plan: Plan) -> None:
+        """Raises CopyFailed."""
+        current = await self._planned(plan.record, plan.result, plan.too_large)
+        if current.steps != plan.steps or current.conflicts:
+            raise CopyFailed(STALE)
+        await run_to_completion(self._apply(current))
+
+    async def finish(self, plan: Plan) -> None:
+        """Everything is applied: record that, and remove the copy unless it has more. Raises CopyFailed."""
+        record = plan.record.replace(base=plan.result, result=plan.result)
+        self._copies.record(record)
+        if record.state == "ready" and not plan.too_large:
+            await self._copies.remove(record)
+
+    async def _apply(self, plan: Plan) -> None:
+        paths = [step.path for step in plan.steps]
+        try:
+            await self._snapshots.restore(plan.after, paths)
+        except (SnapshotError, OSError) as error:
+            try:
+                await self._snapshots.restore(plan.before, paths)
+            except (SnapshotError, OSError) as problem:
+                raise CopyFailed(STILL_CHANGED.format(error=error, problem=problem)) from error
+            raise CopyFailed(str(error)) from error
+
+    async def _planned(self, record: CopyRecord, result: str, too_large: tuple[str, ...]) -> Plan:
+        git = self._copies.git(record)
+        try:
+            here = await self._snapshots.capture()
+            merge = await merge_changes(git, self._worktree, record.base, result, here)
+            after = here if merge.conflicts else await self._merged(git, here, merge.steps)
+        except (GitFailed, SnapshotError, OSError) as error:
+            raise CopyFailed(str(error)) from error
+        return Plan(record, result, too_large, merge.steps, merge.conflicts, here, after)
+
+    async def _merged(self, git: RunGit, here: str, steps: tuple[Step, ...]) -> str:
+        if not steps:
+            return here
+        with tempfile.TemporaryDirectory(prefix="holdfast-merge-") as folder:
+            return await merged_tree(partial(git, index=Path(folder) / "index"), here, steps)

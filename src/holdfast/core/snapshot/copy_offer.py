@@ -1,0 +1,62 @@
+"""The changes of an isolated copy, offered to the parent of the Session that made them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.process.git import GitFailed
+from holdfast.core.snapshot.copy_changes import diff_text, listed
+from holdfast.core.snapshot.errors import CopyFailed
+
+if TYPE_CHECKING:
+    from holdfast.core.snapshot.copy_changes import Save
+    from holdfast.core.snapshot.copy_record import CopyRecord
+    from holdfast.core.snapshot.copy_sessions import CopySessions
+    from holdfast.core.snapshot.isolated_copies import IsolatedCopies
+
+UNCHANGED = "It changed no files. Its isolated copy was removed."
+UNCHANGED_KEPT = "It changed no files in its isolated copy at {directory}."
+UNREADABLE = "What it changed in its isolated copy at {directory} cannot be told: {error}."
+CHANGED = (
+    "It worked in an isolated copy of the project, at {directory}. Nothing of it is in your files yet: call "
+    "`apply_subagent` with this sessionID to apply it."
+)
+TOO_LARGE = "Not in this diff, because they are too large: {paths}. Copy them yourself."
+
+
+class CopyOffers:
+    def __init__(self, copies: IsolatedCopies, sessions: CopySessions, save: Save) -> None:
+        self._copies = copies
+        self._sessions = sessions
+        self._save = save
+
+    async def text(self, session_id: str) -> str:
+        """What the parent is told when a task of this Session is over; empty without a copy. The changes are recorded;
+        a copy without changes is removed. Never raises CopyFailed."""
+        record = self._copies.folder.read(session_id)
+        if record is None or record.state != "ready":
+            return ""
+        directory = self._copies.directory(record)
+        try:
+            tree, too_large = await self._copies.capture(record)
+            record = record.replace(result=tree)
+            self._copies.record(record)
+            if tree == record.base and not too_large:
+                return await self._unchanged(record)
+            diff = await diff_text(self._copies.git(record), record.base, tree, self._save)
+        except (CopyFailed, GitFailed) as error:
+            return UNREADABLE.format(directory=directory, error=error)
+        notes = [CHANGED.format(directory=directory)]
+        if too_large:
+            notes.append(TOO_LARGE.format(paths=listed(too_large)))
+        return "\n".join((*notes, "", diff.text()))
+
+    async def _unchanged(self, record: CopyRecord) -> str:
+        if not await self._sessions.works(record.session_id):
+            try:
+                await self._copies.remove(record)
+            except CopyFailed:
+                pass  # it is removed later
+            else:
+                return UNCHANGED
+        return UNCHANGED_KEPT.format(directory=self._copies.directory(record))
