@@ -34,11 +34,12 @@ SHOWN_CHARACTERS = 200
 
 _TRUSTED_KEYS = {
     "shell": "chooses the program that runs commands",
-    "holdfast": "changes how this runtime works",
     "formatter": "names programs that format files",
     "lsp": "names language servers",
     "enterprise": "names a server of an organisation",
 }
+NARROWED = frozenset(("subagents",))
+"""Settings of `holdfast` that count without trust where they are stricter than the user's own."""
 CONTROLS = frozenset(
     """temperature top_p topP top_k topK seed max_tokens maxTokens max_output_tokens maxOutputTokens reasoningEffort
     reasoning_effort reasoningSummary textVerbosity verbosity thinking""".split()  # noqa: SIM905
@@ -48,6 +49,8 @@ ASKED_BY_DEFAULT = (
     ("external_directory", "*"),
     ("question", "*"),
     ("sandbox_escape", "*"),
+    ("subagent", "*"),
+    ("task", "*"),
     ("read", "*.env"),
     ("read", "*.env.*"),
     ("edit", ".git/*"),
@@ -56,8 +59,8 @@ ASKED_BY_DEFAULT = (
 )
 """Actions and resources that the built-in agents do not allow without asking."""
 BUILTIN_ACTIONS = frozenset(
-    """read edit write patch bash glob grep list skill todowrite todoread webfetch websearch codesearch task lsp
-    doom_loop""".split()  # noqa: SIM905
+    """read edit write patch bash glob grep list skill subagent todowrite todoread webfetch websearch codesearch task
+    lsp doom_loop""".split()  # noqa: SIM905
 )
 """Actions of the built-in tools. Any other action may belong to a plugin's tool, which asks by default."""
 
@@ -188,6 +191,13 @@ def restrict_agent(id: str, agent: Mapping[str, Any], grants: list[Grant]) -> di
     return {**rest, "request": {"body": kept}} if kept else rest
 
 
+def _holdfast(value: Mapping[str, Any], grants: list[Grant], outside: Outside) -> dict[str, Any]:
+    rest = {key: item for key, item in value.items() if key not in NARROWED}
+    if rest:
+        grants.append(Grant(("holdfast",), "changes how this runtime works", rest))
+    return {key: item for key, item in value.items() if key in NARROWED}
+
+
 _RESTRICTIONS: dict[str, Callable[[Any, list[Grant], Outside], Any]] = {
     "providers": _providers,
     "plugins": _plugins,
@@ -196,6 +206,7 @@ _RESTRICTIONS: dict[str, Callable[[Any, list[Grant], Outside], Any]] = {
     "skills": _paths("skills", "loads skills from"),
     "references": _references,
     "agents": _agents,
+    "holdfast": _holdfast,
 }
 
 

@@ -8,6 +8,7 @@ from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from holdfast.core.database.database import Database
+    from holdfast.core.database.unit import Value
 
 
 class CallKey(NamedTuple):
@@ -74,6 +75,16 @@ class StoredTasks:
     async def awaited_tasks(self, child_id: str) -> list[Task]:
         """What a child was given and its callers still wait for, oldest first."""
         return await self._database.fetch("task.of_child", {"child_id": child_id}, into=Task)
+
+    async def newest_tasks(self, session_id: str, limit: int) -> list[Task]:
+        """The newest task of each child of a Session, newest first."""
+        return await self._database.fetch("task.newest", {"session_id": session_id, "limit": limit}, into=Task)
+
+    async def joined(self, task: Task, state: TaskState) -> bool:
+        """Whether the child went on with a later background task in the same activity."""
+        span = {"promoted_seq": state.promoted_seq, "ended_seq": state.ended_seq}
+        key: dict[str, Value] = {"session_id": task.session_id, "child_id": task.child_id, **span}
+        return bool(await self._database.fetch("task.joined", key))
 
     async def undelivered(self, limit: int) -> list[str]:
         """Children that work on background tasks, or have ended one whose result was not delivered."""

@@ -9,7 +9,7 @@ from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from holdfast.core.tool.codec import JsonSchema
     from holdfast.schema.session_message import ToolContent
@@ -50,6 +50,8 @@ class Tool(Frozen, Generic[In, Out], eq=False):
     """The permission action that hides the tool from an agent if denied. Default: the registered name."""
     read_only: bool = False
     """The tool changes no project file, so no snapshot is taken after it."""
+    other_names: Mapping[str, Callable[[Any], Any]] = {}
+    """Names that are not offered and under which calls are accepted, with what turns their arguments into ours."""
     grace: float | None = None
     """How many seconds it may take to stop when it is interrupted, if it needs longer than others."""
 

@@ -57,6 +57,23 @@ join session_task task
 where part.session_id = :session_id and part.status in ('pending', 'running') and part.kind = 'tool'
 order by part.message_seq, part.idx
 
+-- name: task.newest
+-- The newest task of each child of a Session, newest first.
+select task.session_id, task.message_id, task.call_id, task.child_id, task.root_id, task.prompt_id, task.result_id,
+  task.agent, task.description, task.background, task.delivered
+from session_task task
+where task.session_id = :session_id and task.seq = (
+  select max(other.seq) from session_task other
+  where other.child_id = task.child_id and other.session_id = task.session_id)
+order by task.seq desc limit :limit
+
+-- name: task.joined
+-- Whether a child went on with a later task in the same activity: the result of that one is the result of both.
+select 1 from session_task task
+join session_input input on input.id = task.prompt_id and input.session_id = task.child_id
+where task.child_id = :child_id and task.session_id = :session_id and task.background = 1
+  and input.promoted_seq > :promoted_seq and input.ended_seq = :ended_seq
+
 -- name: task.undelivered
 -- Children of background tasks whose result was not delivered.
 select distinct child_id from session_task where background = 1 and delivered = 0 order by child_id limit :limit
