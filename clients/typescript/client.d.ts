@@ -91,6 +91,8 @@ export interface SessionsOperations {
   events(input: { sessionID: string; after?: number | null | undefined; live?: boolean | null | undefined; replay?: boolean | null | undefined }, options?: CallOptions): AsyncIterable<Event>
   /** Interrupt the running activity and return when its end is recorded. Fails with SessionNotFoundError. */
   interrupt(input: { sessionID: string }, options?: CallOptions): Promise<void>
+  /** Let the subagents that the Session waits for go on in the background. Nothing happens if there are none. Fails with ConflictError, SessionNotFoundError. */
+  background(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** One message. Fails with MessageNotFoundError, SessionNotFoundError. */
   message(input: { sessionID: string; messageID: string }, options?: CallOptions): Promise<SessionMessage>
   /** A page of messages, newest first unless asked otherwise. Fails with InvalidCursorError, UnknownError, SessionNotFoundError. */
@@ -690,7 +692,7 @@ export interface IntegrationUpdated {
 export interface InterruptedActivity {
   readonly sessionID: string
   readonly seq: number
-  readonly stage: "answering" | "between" | "compacting" | "dispatched" | "promoted" | "waiting"
+  readonly stage: "answering" | "between" | "compacting" | "dispatched" | "promoted" | "subagent" | "waiting"
   readonly since: number
   readonly suspended: boolean
   readonly safe: boolean
