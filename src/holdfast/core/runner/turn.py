@@ -351,7 +351,8 @@ class Turn:
     async def _execute(self, call: ToolCall) -> tuple[CallOutput, list[Record]]:
         publisher = self._publisher
         assert publisher.message_id is not None
-        context = ToolContext(self._of.session_id, self._of.agent, publisher.message_id, call.id)
+        of = self._of
+        context = ToolContext(of.session_id, of.agent, publisher.message_id, call.id, of.model)
         times = self._allowance.times(call)
         if times >= self._limits.repeated_calls:
             raise RepeatedCalls(call.name, times)

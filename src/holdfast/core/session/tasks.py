@@ -31,6 +31,7 @@ from holdfast.core.session.errors import (
 )
 from holdfast.core.session.inbox import nothing
 from holdfast.core.session.records import NewSession
+from holdfast.core.session.stored_tasks import Task
 from holdfast.core.session.task_result import GONE, JOINED, TaskEnd, cancelled, delivered_input, result_of
 from holdfast.core.session.task_waiting import Place, Waiter
 from holdfast.core.session.task_work import CallSettled, TooManyTasks, derived
@@ -45,9 +46,10 @@ if TYPE_CHECKING:
     from holdfast.core.session.inbox import Inbox
     from holdfast.core.session.records import SessionRecords
     from holdfast.core.session.store import SessionStore
-    from holdfast.core.session.stored_tasks import CallKey, Task
+    from holdfast.core.session.stored_tasks import CallKey
     from holdfast.core.session.task_work import Work
     from holdfast.core.session.wakeups import Wakeups
+    from holdfast.schema.session import Session
 
 T = TypeVar("T")
 
@@ -199,23 +201,23 @@ class Tasks:
     # -- giving --------------------------------------------------------------------------------------------------
 
     async def _start(self, call: CallKey, work: Work, place: Place) -> Task:
-        task = await self._store.task_of_call(call)
+        parent = await self._store.get(call.session_id)
+        task, known = await self._store.task_of_call(call), True
         if task is None:
             background = await self._store.background_tasks(work.root_id)
             if not place.take(work.most - background):
                 raise TooManyTasks(work.most)
-            task = await self._record(call, work)
+            task, known = await self._record(call, work, parent), work.child_id is not None
         else:
             place.take()
             if not task.background:
                 self._wakeups.go_on(task.child_id)  # the process that worked on it may be gone
         if task.background:
             place.free()  # its row counts
-        await self._hand_over(task, work)
+        await self._hand_over(task, work, parent, known=known)
         return task
 
-    async def _record(self, call: CallKey, work: Work) -> Task:
-        parent = await self._store.get(call.session_id)
+    async def _record(self, call: CallKey, work: Work, parent: Session) -> Task:
         started = TaskStarted(
             timestamp=self._clock.now(),
             session_id=call.session_id,
@@ -232,15 +234,23 @@ class Tasks:
         )
         runs = Statement("task.call_runs", call._asdict(), found=True, error=partial(CallSettled, call.call_id))
         await self._log.publish(started, location=parent.location, before=(runs,))
-        task = await self._store.task_of_call(call)
-        assert task is not None
-        return task
+        return Task(
+            *call,
+            child_id=started.child_id,
+            root_id=started.root_id,
+            prompt_id=started.prompt_id,
+            result_id=started.result_id,
+            agent=work.agent,
+            description=work.description,
+            background=work.background,
+            delivered=False,
+        )
 
-    async def _hand_over(self, task: Task, work: Work) -> None:
-        """Make the child, if there is none, and admit the prompt, if it was not admitted."""
-        parent = await self._store.get(task.session_id)
+    async def _hand_over(self, task: Task, work: Work, parent: Session, *, known: bool) -> None:
+        """Make the child, if there is none, and admit the prompt, if it was not admitted. `known`: there may be."""
         try:
-            child = await self._store.find(task.child_id) or await self._records.create(
+            child = await self._store.find(task.child_id) if known else None
+            child = child or await self._records.create(
                 NewSession(
                     id=task.child_id,
                     project_id=parent.project_id,
@@ -252,7 +262,7 @@ class Tasks:
                     title=task.description,
                 )
             )
-            if await self._store.admission(task.prompt_id) is None:
+            if not known or await self._store.admission(task.prompt_id) is None:
                 await self._inbox.admit(
                     child.id,
                     work.prompt,

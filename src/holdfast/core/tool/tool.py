@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from holdfast.core.tool.codec import JsonSchema
+    from holdfast.schema.model import ModelRef
     from holdfast.schema.session_message import ToolContent
 
 In = TypeVar("In")
@@ -29,6 +30,8 @@ class ToolContext(Frozen):
     agent: str
     assistant_message_id: str
     tool_call_id: str
+    model: ModelRef | None = None
+    """The model that made the call."""
 
 
 class Tool(Frozen, Generic[In, Out], eq=False):

@@ -24,7 +24,7 @@ from holdfast.schema.model import ModelRef, model_ref
 from holdfast.schema.prompt import Prompt, PromptOptions
 from holdfast.schema.record import Record
 from holdfast.schema.session import Session
-from holdfast.schema.session_message import AssistantMessage, TextContent
+from holdfast.schema.session_message import TextContent
 from holdfast.schema.task_event import TaskMoved
 
 GRACE_SECONDS = 30.0
@@ -141,7 +141,7 @@ class Subagents:
             ),
             background=given.background,
             most=self._settings().tree,
-            model=await self._model(given, agent, context),
+            model=_model(given, agent, context),
             child_id=child.id if child is not None else None,
         )
 
@@ -158,18 +158,6 @@ class Subagents:
         if child.revert is not None:
             raise ToolFailure(f"A person is about to revert Session {child.id}. Go on with it later.")
         return child
-
-    async def _model(self, given: SubagentInput, agent: Agent | None, context: ToolContext) -> ModelRef | None:
-        """Of a new child: the given one, the agent's, or that of the turn that called."""
-        if given.model is not None:
-            try:
-                return model_ref(given.model)
-            except ValueError as error:
-                raise ToolFailure(f"Invalid model: {error}") from error
-        if agent is not None and agent.model is not None:
-            return agent.model
-        message = (await self._store.message(context.session_id, context.assistant_message_id)).decode()
-        return message.model if isinstance(message, AssistantMessage) else None
 
     def _slot(self, session_id: str) -> asyncio.Semaphore:
         """At most so many children of a Session at once; further calls wait in order."""
@@ -212,6 +200,16 @@ def _from_task(given: Any) -> Any:
     if not renamed.get("sessionID", "x"):
         del renamed["sessionID"]
     return renamed
+
+
+def _model(given: SubagentInput, agent: Agent | None, context: ToolContext) -> ModelRef | None:
+    """Of a new child: the given one, the agent's, or that of the turn that called."""
+    if given.model is not None:
+        try:
+            return model_ref(given.model)
+        except ValueError as error:
+            raise ToolFailure(f"Invalid model: {error}") from error
+    return agent.model if agent is not None and agent.model is not None else context.model
 
 
 def _report(task: Task) -> None:
