@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,7 +58,7 @@ async def test_the_built_in_commands_are_called_like_any_other(world: World) -> 
         for command, arguments in (("init", "the tests"), ("review", "main")):
             await hf.sessions.command(session.id, command=command, arguments=arguments)
             await hf.sessions.wait(session.id)
-            assert str(world.project) in world.model.last.said[-1][1]
+            assert any(str(world.project) in (text or "") for _, text in world.model.last.said)
             assert arguments in world.model.last.said[-1][1]
         assert (await hf.sessions.command(session.id, command="init", resume=False)).prompt.command == CommandCall(
             command="init", arguments=""
@@ -228,20 +227,6 @@ async def test_a_template_of_an_untrusted_project_reaches_only_its_files(world: 
     notes = prompt.notes or ()
     assert [note.split("`")[1] for note in notes] == [f"@{secret}", "@link.txt", "@hidden.txt"]
     assert not (world.project / "evil").exists()
-
-
-async def test_subtask_is_told_to_have_no_effect(world: World) -> None:
-    """CAT-231: in the report on the configuration, once for each command."""
-    world.configure(command={"apart": {"template": "x", "subtask": True}})
-    file = world.user_folder / "command" / "alone.md"
-    file.parent.mkdir()
-    file.write_text("---\nsubtask: true\n---\nx", encoding="utf-8")
-    async with world.host() as hf:
-        report = await hf.config.report()
-    told = [problem for problem in report.problems if "subtask" in problem.message]
-    assert {Path(problem.path).name for problem in told} == {"opencode.json", "alone.md"}
-    assert len(told) == 2
-    assert all("runs in the session itself" in problem.message for problem in told)
 
 
 async def test_a_skill_comes_before_the_text_of_its_prompt(world: World) -> None:

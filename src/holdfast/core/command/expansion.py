@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from holdfast.core.agent.callable_agents import DEFAULT_AGENT
 from holdfast.core.command.mentioned_files import mentioned_files
 from holdfast.core.command.shell_insert import ShellInsert
 from holdfast.core.permission.rules import DENY_EVERYTHING
 from holdfast.core.skill.attachment import attach_skills
 from holdfast.schema.exceptions import ApiError, InvalidRequest
-from holdfast.schema.prompt import PromptOptions, SkillAttachment
+from holdfast.schema.prompt import PromptOptions, PromptTask, SkillAttachment
 
 if TYPE_CHECKING:
     from holdfast.core.agent.agents import Agents
+    from holdfast.core.agent.callable_agents import CallableAgents
     from holdfast.core.catalog.catalog import Catalog
     from holdfast.core.command.commands import Commands, Invocation
     from holdfast.core.skill.skills import Skills
@@ -24,11 +26,25 @@ if TYPE_CHECKING:
     from holdfast.schema.prompt import Prompt
     from holdfast.schema.session import Session
 
+SUBTASK = (
+    "This command is a task for the agent `{agent}`, which works on it first. Report its result to the user, and do "
+    "not do the task again."
+)
+NO_SUBTASK = "The command /{command} is meant as a task for a subagent. None can be called here: work on it yourself."
+LABEL_CHARACTERS = 100
+
 
 class CommandExpansion:
     def __init__(
-        self, commands: Commands, skills: Skills, agents: Agents, catalog: Catalog, tools: ToolRegistry
+        self,
+        commands: Commands,
+        skills: Skills,
+        agents: Agents,
+        callable_agents: CallableAgents,
+        catalog: Catalog,
+        tools: ToolRegistry,
     ) -> None:
+        self._callable_agents = callable_agents
         self._commands = commands
         self._skills = skills
         self._agents = agents
@@ -44,7 +60,11 @@ class CommandExpansion:
         assert call is not None
         insert = ShellInsert(session, self._agents.select(session.agent), self._tools, caller=f"/{call.command}")
         called = await self._commands.invoke(call.command, call.arguments, insert.output)
-        options = self._options(session, called, given.options or PromptOptions())
+        sent = given.options or PromptOptions()
+        options = self._options(session, called, sent)
+        task, notes = await self._task(session, called, sent, options)
+        if task is not None:
+            options = sent
         skills = given.skills or ()
         if called.skill is not None:
             skills = (SkillAttachment(id=called.skill, name=called.skill, text=""), *skills)
@@ -58,8 +78,28 @@ class CommandExpansion:
             files=(*(given.files or ()), *mentioned.files) or None,
             skills=await attach_skills(self._skills, skills, agent, authority) or None,
             options=None if options == PromptOptions() else options,
-            notes=mentioned.notes or None,
+            task=task,
+            notes=(*mentioned.notes, *notes) or None,
         )
+
+    async def _task(
+        self, session: Session, called: Invocation, sent: PromptOptions, options: PromptOptions
+    ) -> tuple[PromptTask | None, tuple[str, ...]]:
+        """The task that the command gives to a subagent, if it does, and what the model is told about that. `sent` is
+        what the call chooses for the Session, and `options` what the command adds to it."""
+        command = called.command
+        own = self._agents.select(command.agent).agent if command.agent is not None else None
+        if command.subtask is False or not (command.subtask or (own is not None and own.mode == "subagent")):
+            return None, ()
+        leading = self._agents.select(sent.agent or session.agent).agent
+        if leading is None or not await self._callable_agents.of(session, leading):
+            return None, (NO_SUBTASK.format(command=command.name),)
+        agent = command.agent or DEFAULT_AGENT
+        if self._agents.get(agent) is None:
+            raise _unknown(called, f"the agent {agent}", "command")
+        label = " ".join((command.description or "").split())[:LABEL_CHARACTERS] or f"/{command.name}"
+        model = options.model if options.model != sent.model else None
+        return PromptTask(agent=agent, description=label, model=model), (SUBTASK.format(agent=agent),)
 
     def _options(self, session: Session, called: Invocation, given: PromptOptions) -> PromptOptions:
         """Agent and model for the activity of this prompt: the command's, else those of the call. The model of the

@@ -178,6 +178,7 @@ class Preparation:
         if promoted:
             scope.cache.messages_added()
             state.options = deciding(promoted, state.options)
+            state.task_prompts |= any(item.prompt.task is not None for item in promoted)
         if asked:
             state.allowance.renew()
             state.turns = 0

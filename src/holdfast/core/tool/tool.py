@@ -32,6 +32,8 @@ class ToolContext(Frozen):
     tool_call_id: str
     model: ModelRef | None = None
     """The model that made the call."""
+    by_person: bool = False
+    """Whether a person asked for the call, not the model."""
 
 
 class Tool(Frozen, Generic[In, Out], eq=False):

@@ -61,7 +61,12 @@ async def synthetic(call: ApiCall) -> Admission:
 
 async def _expanded(services: LocationServices, session: Session, given: Prompt) -> Prompt:
     expansion = CommandExpansion(
-        services.commands, services.context.skills, services.agents, services.catalog, services.tools
+        services.commands,
+        services.context.skills,
+        services.agents,
+        services.callable_agents,
+        services.catalog,
+        services.tools,
     )
     return await expansion.expand(session, given)
 

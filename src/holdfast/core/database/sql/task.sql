@@ -57,6 +57,18 @@ join session_task task
 where part.session_id = :session_id and part.status in ('pending', 'running') and part.kind = 'tool'
 order by part.message_seq, part.idx
 
+-- name: task.of_prompts
+-- Prompts of an activity that are to be given to subagents, and were not.
+select input.id, json_extract(input.prompt, '$.text') as text, json_extract(input.prompt, '$.task') as task
+from session_input input indexed by session_input_open
+where input.session_id = :session_id and input.promoted_seq is not null and input.ended_seq is null
+  and json_extract(input.prompt, '$.task') is not null and not exists (
+    select 1 from session_message answer
+    join session_message_part part on part.session_id = answer.session_id and part.message_seq = answer.seq
+    where answer.session_id = input.session_id and answer.seq > input.promoted_seq
+      and part.kind = 'tool' and part.key = 'call_' || substr(input.id, 5))
+order by input.promoted_seq
+
 -- name: task.newest
 -- The newest task of each child of a Session, newest first.
 select task.session_id, task.message_id, task.call_id, task.child_id, task.root_id, task.prompt_id, task.result_id,

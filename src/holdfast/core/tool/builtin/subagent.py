@@ -114,14 +114,15 @@ class Subagents:
         settings = self._settings()
         if depth >= settings.depth:
             raise ToolFailure(f"Subagents may not be nested deeper than {settings.depth}. Do the task yourself.")
-        agent = self._agent(given.agent)
+        agent = self._agent(given.agent, primary=context.by_person)
         if given.background and not settings.background:
             raise ToolFailure("Background tasks are switched off. Call it without `background`.")
         if given.session_id is not None:
             await self.child(given.session_id, context.session_id)
         if await self._tasks.running(root_id) >= settings.tree:
             raise ToolFailure(str(TooManyTasks(settings.tree)))
-        await self._authorizer.allow(context, ACTION, (agent.id,), save=(agent.id,))
+        if not context.by_person:
+            await self._authorizer.allow(context, ACTION, (agent.id,), save=(agent.id,))
 
     async def _work(self, given: SubagentInput, context: ToolContext, root_id: str) -> Work:
         child = await self.child(given.session_id, context.session_id) if given.session_id is not None else None
@@ -145,9 +146,10 @@ class Subagents:
             child_id=child.id if child is not None else None,
         )
 
-    def _agent(self, name: str) -> Agent:
+    def _agent(self, name: str, *, primary: bool = False) -> Agent:
+        """`primary`: even one that otherwise only leads Sessions."""
         agent = self._agents.get(name)
-        if agent is None or not is_callable(agent):
+        if agent is None or not (primary or is_callable(agent)):
             raise ToolFailure(f"Unknown agent: {name[:200]}")
         return agent
 
