@@ -945,6 +945,7 @@ export interface Prompt {
   readonly metadata?: Record<string, unknown>
   readonly options?: PromptOptions
   readonly command?: CommandCall
+  readonly task?: PromptTask
   readonly notes?: readonly string[]
   readonly description?: string
   readonly sent?: string
@@ -982,6 +983,12 @@ export interface PromptOptions {
   readonly model?: ModelRef
   readonly variant?: string
   readonly noReply?: boolean
+}
+
+export interface PromptTask {
+  readonly agent: string
+  readonly description: string
+  readonly model?: ModelRef
 }
 
 export interface Prompted {
