@@ -14,6 +14,7 @@ from tests.outside.tree_script import Cast, delegating, first_prompt
 from tests.outside.world import World, ask, newest, text_of
 
 from holdfast import ForkThrough, Holdfast, PromptInput, Session
+from holdfast.schema.insight import RequestContextInfo
 from holdfast.schema.session_message import ToolError
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +49,7 @@ async def test_spawns_results_and_new_agents_leave_the_prefix_of_the_parent(worl
     assert len(bodies) >= 7
     for shorter, longer in pairwise(bodies):
         assert longer.startswith(shorter.rstrip(b'"}]'))
-    assert context is not None
+    assert isinstance(context, RequestContextInfo)
     assert context.prefix_breaks == ()
     told = [text for _, text in cast.requests["root"][-1].said if "came late" in str(text)]
     assert len(told) == 1
