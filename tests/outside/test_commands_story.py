@@ -58,8 +58,8 @@ async def test_the_built_in_commands_are_called_like_any_other(world: World) -> 
         for command, arguments in (("init", "the tests"), ("review", "main")):
             await hf.sessions.command(session.id, command=command, arguments=arguments)
             await hf.sessions.wait(session.id)
-            assert any(str(world.project) in (text or "") for _, text in world.model.last.said)
-            assert arguments in world.model.last.said[-1][1]
+            said = [text for role, text in world.model.last.said if role == "user" and str(world.project) in text]
+            assert arguments in said[-1]
         assert (await hf.sessions.command(session.id, command="init", resume=False)).prompt.command == CommandCall(
             command="init", arguments=""
         )
