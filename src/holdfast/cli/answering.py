@@ -1,4 +1,4 @@
-"""Answers the permission requests and questions of a Session while `holdfast run` follows it.
+"""Answers the permission requests and questions of a Session, and of its descendants, while `holdfast run` follows it.
 
 Invariants
 - One request at a time is on the terminal, in the order in which they were asked.
@@ -10,17 +10,20 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.cli.dialogue import answer, decide
 from holdfast.client.errors import ApiError, ClientError
+from holdfast.schema.deferred import deferred
 from holdfast.schema.permission import PermissionRequest
 from holdfast.schema.question import QuestionRequest
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from holdfast.cli import dialogue
     from holdfast.cli.attendance import Attendance
     from holdfast.cli.screen import Screen
     from holdfast.client.generated.async_client import AsyncClient
+else:
+    dialogue = deferred("holdfast.cli.dialogue")
 
 T = TypeVar("T")
 
@@ -47,7 +50,7 @@ class Answering:
                 await self._settle(request)
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
-        """Take notice of an event of the Session."""
+        """Take notice of an event of the Session or of a descendant."""
         import msgspec
 
         match kind:
@@ -92,7 +95,8 @@ class Answering:
         decision = self._attendance.decide(request)
         if decision is None:
             assert self._terminal is not None
-            decision = await self._unless_answered(request.id, decide(self._terminal, request))
+            self._say_who(request)
+            decision = await self._unless_answered(request.id, dialogue.decide(self._terminal, request))
         await self._client.permissions.reply(
             self._session_id, request_id=request.id, reply=decision.reply, message=decision.message, save=decision.save
         )
@@ -101,7 +105,8 @@ class Answering:
         if self._terminal is None:
             answers = self._attendance.answers(request)
         else:
-            answers = await self._unless_answered(request.id, answer(self._terminal, request.questions))
+            self._say_who(request)
+            answers = await self._unless_answered(request.id, dialogue.answer(self._terminal, request.questions))
         if answers is None:
             await self._client.questions.reject(self._session_id, request_id=request.id)
         else:
@@ -120,6 +125,10 @@ class Answering:
         finally:
             task.cancel()
             self._asking = None
+
+    def _say_who(self, request: PermissionRequest | QuestionRequest) -> None:
+        if request.session_id != self._session_id:
+            self._say(f"? the child session {request.session_id} asks:")
 
     def _say(self, text: str) -> None:
         if self._terminal is not None:

@@ -31,7 +31,10 @@ class Result(Record):
     error: str | None = None
 
 
-async def result_of(client: AsyncClient, session_id: str, answer: Answer, *, replies: bool) -> Result:
+async def result_of(
+    client: AsyncClient, session_id: str, answer: Answer, *, replies: bool, paused: str | None = None
+) -> Result:
+    """`paused` is why the Session waits for a budget and is not idle."""
     text: str | None = None
     structured: Any = UNSET
     if answer.message_id is not None:
@@ -39,7 +42,9 @@ async def result_of(client: AsyncClient, session_id: str, answer: Answer, *, rep
         if isinstance(message, AssistantMessage):
             text = "".join(part.text for part in message.content if isinstance(part, TextPart))
             structured = message.structured
-    outcome = (await client.sessions.outcome(session_id)).type if replies else NO_REPLY
+    outcome: str = NO_REPLY
+    if replies:
+        outcome = "waiting" if paused is not None else (await client.sessions.outcome(session_id)).type
     used = answer.tokens
     return Result(
         session_id=session_id,
@@ -53,5 +58,5 @@ async def result_of(client: AsyncClient, session_id: str, answer: Answer, *, rep
             reasoning=used["reasoning"],
             cache=CacheTokens(read=used["read"], write=used["write"]),
         ),
-        error=answer.problem if replies else None,
+        error=(paused or answer.problem) if replies else None,
     )

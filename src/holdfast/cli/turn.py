@@ -13,19 +13,24 @@ from holdfast.cli.answering import Answering
 from holdfast.cli.attendance import Attendance
 from holdfast.cli.calls import known_command
 from holdfast.cli.command_runner import execute, fail
-from holdfast.cli.following import Follower
-from holdfast.cli.notes import opening_notes
+from holdfast.cli.following import Follower, Paused
+from holdfast.cli.notes import opening_notes, unfinished_note
 from holdfast.cli.opening import location_of, open_client, open_session
-from holdfast.cli.result import result_of
 from holdfast.cli.run import Ask
 from holdfast.cli.screen import JsonScreen, Screen
-from holdfast.cli.shell import run_shell
+from holdfast.cli.session_budget import PAUSED, is_paused
+from holdfast.schema.deferred import deferred
+from holdfast.schema.inbox import InboxUser
 from holdfast.schema.prompt import FileInput, JsonFormat, PromptInput
 from holdfast.schema.session_message import AssistantMessage
 
 if TYPE_CHECKING:
+    from holdfast.cli import result, shell
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.schema.prompt import Admission
+else:
+    result = deferred("holdfast.cli.result")
+    shell = deferred("holdfast.cli.shell")
 
 
 def run_prompt(ask: Ask) -> int:
@@ -58,7 +63,7 @@ async def _run(ask: Ask) -> int:
         screen.opened(session)
         answering = Answering(client, session.id, screen, attendance)
         if ask.shell is not None:
-            return await run_shell(client, session.id, ask.shell, screen, answering)
+            return await shell.run_shell(client, session.id, ask.shell, screen, answering)
         answer = Answer()
         follower = Follower(client, session.id, screen, answering, answer)
 
@@ -69,10 +74,17 @@ async def _run(ask: Ask) -> int:
             answer.expect(receipt.id)
             follower.position = receipt.admitted_seq - 1
 
-        await follower.follow(admit)
+        try:
+            await follower.follow(admit)
+        except Paused as paused:
+            if isinstance(screen, JsonScreen):
+                screen.ended(await result.result_of(client, session.id, answer, replies=True, paused=str(paused)))
+            return _paused(session.id, str(paused))
+        if not ask.quiet and not ask.as_json and (left := await unfinished_note(client, session)) is not None:
+            screen.note(left)
         if isinstance(screen, JsonScreen):
-            screen.ended(await result_of(client, session.id, answer, replies=not ask.no_reply))
-        return _exit_code(screen, None if ask.no_reply else answer)
+            screen.ended(await result.result_of(client, session.id, answer, replies=not ask.no_reply))
+        return await _exit_code(client, session.id, screen, None if ask.no_reply else answer)
 
 
 async def _admit(client: AsyncClient, session_id: str, ask: Ask) -> Admission:
@@ -81,7 +93,10 @@ async def _admit(client: AsyncClient, session_id: str, ask: Ask) -> Admission:
         + [FileInput(uri=content.uri, name=content.name) for content in ask.attached]
     )
     if ask.command is not None:
-        return await client.sessions.command(session_id, command=ask.command, arguments=ask.text, files=files or None)
+        resolve = None if ask.mentions else False
+        return await client.sessions.command(
+            session_id, command=ask.command, arguments=ask.text, files=files or None, resolve=resolve
+        )
     prompt = PromptInput(
         text=ask.text,
         files=files or UNSET,
@@ -114,18 +129,26 @@ async def _continue(session_id: str, yes: bool) -> int:
         answer = Answer()
         follower = Follower(client, session_id, screen, Answering(client, session_id, screen, attendance), answer)
         await follower.follow(lambda: client.sessions.recover(session_id, decision="continue"))
-        return _exit_code(screen, answer)
+        return await _exit_code(client, session_id, screen, answer)
 
 
 async def _steer(session_id: str, input_id: str, yes: bool) -> int:
     async with AsyncExitStack() as stack:
         screen, attendance = Screen(quiet=False), Attendance.of_process(yes=yes)
         client = (await open_client(Ask(session_id=session_id, yes=yes), attendance, screen, stack)).client
+        replies = not await _asks_nothing(client, session_id, input_id)
         answer = Answer()
         answer.expect(input_id)
         follower = Follower(client, session_id, screen, Answering(client, session_id, screen, attendance), answer)
         await follower.follow(lambda: client.sessions.steer_input(session_id, inbox_id=input_id))
-        return _exit_code(screen, answer)
+        return await _exit_code(client, session_id, screen, answer if replies else None)
+
+
+async def _asks_nothing(client: AsyncClient, session_id: str, input_id: str) -> bool:
+    """Whether a pending input is a prompt that asks for no answer."""
+    found = next((item for item in await client.sessions.inbox(session_id) if item.id == input_id), None)
+    options = found.payload.options if isinstance(found, InboxUser) else None
+    return options is not None and options.no_reply is True
 
 
 async def _nothing_to_continue(client: AsyncClient, session_id: str) -> bool:
@@ -138,7 +161,16 @@ async def _nothing_to_continue(client: AsyncClient, session_id: str) -> bool:
     return complete and not await client.sessions.pending(session_id)
 
 
-def _exit_code(screen: Screen, answer: Answer | None) -> int:
+def _paused(session_id: str, why: str) -> int:
+    fail(f"{session_id} is paused, {why}. `holdfast sessions budget {session_id}` shows and raises the budget.")
+    return PAUSED
+
+
+async def _exit_code(client: AsyncClient, session_id: str, screen: Screen, answer: Answer | None) -> int:
     """`answer` is None if none was asked for."""
     problem = screen.error or (answer.problem if answer is not None else None)
-    return 0 if problem is None else fail(problem)
+    if problem is None:
+        return 0
+    if screen.error is None and (paused := await is_paused(client, session_id)) is not None:
+        return _paused(session_id, paused)
+    return fail(problem)

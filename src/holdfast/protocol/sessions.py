@@ -14,6 +14,7 @@ from holdfast.protocol.unsupported import (
     UnsupportedBesidePrompt,
     UnsupportedBesideShell,
 )
+from holdfast.schema.budget import Budget
 from holdfast.schema.errors import (
     CommandNotFoundError,
     ConflictError,
@@ -67,6 +68,7 @@ class CreatePayload(Record):
     agent: str | None = None
     model: ModelInput | None = None
     location: LocationInput | None = None
+    budget: Budget | None = None
 
 
 class PromptPayload(Record):
@@ -107,6 +109,8 @@ class CommandPayload(Record):
     skills: tuple[SkillInput, ...] | None = None
     delivery: Delivery | None = None
     resume: bool | None = None
+    resolve: bool | None = None
+    """False leaves mentions in the arguments as text. Otherwise they are attached, as those of the template are."""
 
 
 class SkillPayload(Record):

@@ -10,7 +10,17 @@ from holdfast.schema.record import Record
 
 class WaitInfo(Record):
     kind: Literal[
-        "provider", "retry", "tool", "permission", "question", "owner", "compaction", "blocked", "recovery", "input"
+        "provider",
+        "retry",
+        "tool",
+        "permission",
+        "question",
+        "owner",
+        "compaction",
+        "blocked",
+        "recovery",
+        "input",
+        "budget",
     ]
     since: int
     """In milliseconds since the epoch."""
@@ -59,8 +69,8 @@ STRUCTURED_OUTPUT = "Session.StructuredOutputError"
 
 class Outcome(Record):
     """How the last activity of a Session ended: `completed`, `failed` or `interrupted`. Or why it has not ended:
-    `waiting` for a person, `blocked` before it could start, `unfinished` because no process executes it. `idle` means
-    that there was none."""
+    `waiting` for a person or a budget, `blocked` before it could start, `unfinished` because no process executes it.
+    `idle` means that there was none."""
 
     type: Literal["idle", "completed", "failed", "interrupted", "waiting", "blocked", "unfinished"]
     message_id: str | None = None

@@ -90,6 +90,7 @@ class SessionError(Record):
     error: ErrorInfo | None = None
 
 
+# Requests to a person and their answers name the ancestors of the Session, whose streams carry them too.
 class PermissionAskedLive(PermissionRequest):
     pass
 
@@ -98,6 +99,7 @@ class PermissionRepliedLive(Record):
     session_id: SessionIDField
     request_id: str
     reply: Reply
+    ancestors: tuple[SessionIDField, ...] | None = None
 
 
 class QuestionAskedLive(QuestionRequest):
@@ -108,11 +110,13 @@ class QuestionRepliedLive(Record):
     session_id: SessionIDField
     request_id: str
     answers: tuple[Answer, ...]
+    ancestors: tuple[SessionIDField, ...] | None = None
 
 
 class QuestionRejectedLive(Record):
     session_id: SessionIDField
     request_id: str
+    ancestors: tuple[SessionIDField, ...] | None = None
 
 
 class FileEdited(Record):

@@ -8,15 +8,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.core.tool.search_support import Asking, caller, texts
+from tests.core.tool.tool_support import Recorder, caller, texts
 
 from holdfast.core.filesystem.location_path import LocationPaths
+from holdfast.core.permission.rules import Authority
 from holdfast.core.process.process import Processes
 from holdfast.core.search.search import Search, find_ripgrep
 from holdfast.core.tool.builtin import grep as module
+from holdfast.core.tool.builtin.authorize import AuthorityOf
 from holdfast.core.tool.builtin.grep import grep_tool
-from holdfast.core.tool.tool import CallOutput, ToolFailure
-from holdfast.schema.permission import Effect
+from holdfast.core.tool.tool import CallOutput, ToolContext, ToolFailure
+from holdfast.schema.permission import Effect, Rule
 
 pytestmark = pytest.mark.anyio
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
@@ -46,22 +48,28 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def readable(agent: str, resource: str) -> Effect:
-    assert agent == "build"
-    if "private/" in resource or "outside/" in resource:
-        return "deny"
-    return "ask" if resource.endswith(".env") else "allow"
+def reading(effects: dict[str, Effect]) -> Authority:
+    return Authority(tuple(Rule(action="read", resource=name, effect=effect) for name, effect in effects.items()))
+
+
+async def readable(context: ToolContext) -> Authority:
+    assert context.agent == "build"
+    return reading({"*": "allow", "*.env": "ask", "*private/*": "deny", "*outside/*": "deny"})
+
+
+async def everything(context: ToolContext) -> Authority:
+    return reading({"*": "allow"})
 
 
 def made(
     root: Path,
     processes: Processes,
-    asking: Asking | None = None,
-    rules: Callable[[str, str], Effect] = readable,
+    asking: Recorder | None = None,
+    rules: AuthorityOf = readable,
     managed: Callable[[Path], bool] = lambda path: False,
 ) -> Grep:
     search = Search(processes, ENVIRONMENT, find_ripgrep(ENVIRONMENT))
-    return caller("grep", grep_tool(LocationPaths(root, managed=managed), search, asking or Asking(), rules))
+    return caller("grep", grep_tool(LocationPaths(root, managed=managed), search, asking or Recorder(), rules))
 
 
 @pytest.fixture
@@ -77,8 +85,8 @@ async def test_grep_gives_records_for_clients_and_a_list_by_file_for_the_model(
     root: Path, processes: Processes
 ) -> None:
     """TOL-230, TOL-231, TOL-240: records for clients, a list by file for the model; approved by its pattern."""
-    asking = Asking()
-    output = await made(root, processes, asking, lambda agent, resource: "allow")(pattern="import (os|sys)")
+    asking = Recorder()
+    output = await made(root, processes, asking, everything)(pattern="import (os|sys)")
     assert output.structured["value"] == [
         {
             "entry": {"path": "a.py", "type": "file"},
@@ -124,7 +132,7 @@ async def test_nor_when_the_file_is_named(grep: Grep, path: str) -> None:
 
 async def test_an_approved_secret_is_shown(root: Path, processes: Processes) -> None:
     """TOL-236: once the rules with saved approvals allow it."""
-    output = await made(root, processes, rules=lambda agent, resource: "allow")(pattern="canary", path=".env")
+    output = await made(root, processes, rules=everything)(pattern="canary", path=".env")
     assert paths(output) == [".env"]
 
 
@@ -173,7 +181,7 @@ async def test_a_grep_path_that_leaves_the_location_is_refused(root: Path, proce
     """TOL-235: escapes by dots and by links; a pipe is not waited for."""
     (root / "link").symlink_to("/")
     os.mkfifo(root / "pipe")
-    asking = Asking()
+    asking = Recorder()
     with pytest.raises(ToolFailure, match="Unable to grep for"):
         await made(root, processes, asking)(pattern="root", path=path)
     assert asking.asked == []
@@ -184,14 +192,14 @@ async def test_outside_needs_its_own_approval(root: Path, processes: Processes, 
     for name in ("outside", "elsewhere"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.txt").write_text("needle\n", encoding="utf-8")
-    asking = Asking()
+    asking = Recorder()
     grep = made(root, processes, asking)
     found = tmp_path.resolve() / "elsewhere"
     assert paths(await grep(pattern="needle", path=str(found))) == [f"{found}/x.txt"]
     assert paths(await grep(pattern="needle", path=str(tmp_path / "outside"))) == []
     assert asking.actions == ["external_directory", "grep"] * 2
     assert asking.asked[0].resources == (f"{found}/*",)
-    denying = Asking("external_directory")
+    denying = Recorder("external_directory")
     with pytest.raises(ToolFailure, match="Permission denied"):
         await made(root, processes, denying)(pattern="needle", path=str(found))
     assert denying.actions == ["external_directory"]
@@ -201,7 +209,7 @@ async def test_managed_files_are_searchable(root: Path, processes: Processes, tm
     """TOL-235: by their absolute path, without approval for the outside."""
     managed = tmp_path.resolve() / "tool_1"
     managed.write_text("needle\n", encoding="utf-8")
-    asking = Asking()
+    asking = Recorder()
     output = await made(root, processes, asking, managed=managed.__eq__)(pattern="needle", path=str(managed))
     assert paths(output) == [str(managed)]
     assert asking.actions == ["grep"]
@@ -223,7 +231,7 @@ async def test_a_grep_that_runs_out_of_time_returns_what_it_found(
     engine.write_text(f"#!/bin/sh\nprintf '%s\\n' '{line}'\nexec sleep 1000\n", encoding="utf-8")
     engine.chmod(0o755)
     search = Search(processes, ENVIRONMENT, str(engine), timeout=0.7)
-    output = await caller("grep", grep_tool(LocationPaths(root), search, Asking(), readable))(pattern="import")
+    output = await caller("grep", grep_tool(LocationPaths(root), search, Recorder(), readable))(pattern="import")
     assert paths(output) == ["a.py"]
     assert texts(output)[0].endswith("(the search took too long; there may be more)")
 
@@ -232,7 +240,7 @@ async def test_a_grep_that_runs_out_of_time_returns_what_it_found(
 async def test_a_grep_pattern_is_never_an_option(root: Path, processes: Processes, pattern: str) -> None:
     """TOL-237, TOL-321: the prompt shows the exact pattern, and nothing in it is an option."""
     (root / "data").write_text(f"{pattern}\n", encoding="utf-8")
-    asking = Asking()
+    asking = Recorder()
     output = await made(root, processes, asking)(pattern=pattern.replace("$", "\\$"), include="data")
     assert paths(output) == ["data"]
     assert asking.asked[0].resources == (pattern.replace("$", "\\$"),)

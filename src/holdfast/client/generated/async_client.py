@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.protocol.permissions import Evaluation
     from holdfast.protocol.project_copies import ProjectCopy
     from holdfast.schema.agent import Agent
+    from holdfast.schema.budget import Budget, BudgetInfo, UsageInfo
     from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
     from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
     from holdfast.schema.inbox import InboxInput
@@ -93,11 +94,11 @@ class SessionsGroup:
             options=options,
         )
 
-    async def create(self, *, id: str | None = None, agent: str | None = None, model: str | ModelRef | None = None, location: Location | None = None, options: Options | None = None) -> Session:
+    async def create(self, *, id: str | None = None, agent: str | None = None, model: str | ModelRef | None = None, location: Location | None = None, budget: Budget | None = None, options: Options | None = None) -> Session:
         """Create a Session, or return the existing one with this id. Fails with ConflictError."""
         return await self._core.call(
             operations.SESSIONS_CREATE,
-            payload={"id": id, "agent": agent, "model": None if model is None else model_ref(model), "location": location},
+            payload={"id": id, "agent": agent, "model": None if model is None else model_ref(model), "location": location, "budget": budget},
             options=options,
         )
 
@@ -143,12 +144,12 @@ class SessionsGroup:
             options=options,
         )
 
-    async def command(self, session_id: str, *, command: str, id: str | None = None, arguments: str | None = None, agent: str | None = None, model: str | ModelRef | None = None, files: Sequence[FileInput] | None = None, agents: Sequence[AgentInput] | None = None, skills: Sequence[SkillInput] | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
+    async def command(self, session_id: str, *, command: str, id: str | None = None, arguments: str | None = None, agent: str | None = None, model: str | ModelRef | None = None, files: Sequence[FileInput] | None = None, agents: Sequence[AgentInput] | None = None, skills: Sequence[SkillInput] | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, resolve: bool | None = None, options: Options | None = None) -> Admission:
         """Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its template need permission like those of an agent. A caller that disconnects before the admission ends it. The command's own agent and model come before those of the call, and apply to this prompt only. Fails with CommandNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError."""
         return await self._core.call(
             operations.SESSIONS_COMMAND,
             params={"sessionID": session_id},
-            payload={"command": command, "id": id, "arguments": arguments, "agent": agent, "model": None if model is None else model_ref(model), "files": files, "agents": agents, "skills": skills, "delivery": delivery, "resume": resume},
+            payload={"command": command, "id": id, "arguments": arguments, "agent": agent, "model": None if model is None else model_ref(model), "files": files, "agents": agents, "skills": skills, "delivery": delivery, "resume": resume, "resolve": resolve},
             options=options,
         )
 
@@ -345,6 +346,39 @@ class SessionsGroup:
             options=options,
         )
 
+    async def budgets(self, session_id: str, *, options: Options | None = None) -> builtins.list[BudgetInfo]:
+        """The budgets that hold for a Session, with what was used of them: its own first, then those of its ancestors. Fails with SessionNotFoundError."""
+        return await self._core.call(
+            operations.SESSIONS_BUDGETS,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+    async def set_budget(self, session_id: str, *, budget: Budget, options: Options | None = None) -> BudgetInfo:
+        """Limit what a Session and everything below it may use, in place of the budget it had. Sessions that wait for the former budget go on. Fails with SessionNotFoundError."""
+        return await self._core.call(
+            operations.SESSIONS_SET_BUDGET,
+            params={"sessionID": session_id},
+            payload={"budget": budget},
+            options=options,
+        )
+
+    async def remove_budget(self, session_id: str, *, options: Options | None = None) -> None:
+        """Remove the budget of a Session, if it has one. Sessions that wait for it go on. Fails with SessionNotFoundError."""
+        await self._core.call(
+            operations.SESSIONS_REMOVE_BUDGET,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+    async def usage(self, session_id: str, *, options: Options | None = None) -> UsageInfo:
+        """What a Session used by itself, and together with everything below it. Fails with SessionNotFoundError."""
+        return await self._core.call(
+            operations.SESSIONS_USAGE,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
     async def interrupted(self, *, directory: str | None = None, options: Options | None = None) -> builtins.list[InterruptedActivity]:
         """Unfinished work of Sessions that no process executes: its progress, since when, and what happens next."""
         return await self._core.call(
@@ -462,7 +496,7 @@ class SessionsGroup:
         )
 
     async def generate(self, session_id: str, *, prompt: str, options: Options | None = None) -> Generated:
-        """One answer of the Session's model on the settled history, without tools; nothing is added to the conversation. A caller that disconnects ends it. Fails with ServiceUnavailableError, SessionNotFoundError."""
+        """One answer of the Session's model on the settled history, without tools; nothing is added to the conversation. A caller that disconnects ends it. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError."""
         return await self._core.call(
             operations.SESSIONS_GENERATE,
             params={"sessionID": session_id},
@@ -517,7 +551,7 @@ class PermissionsGroup:
         )
 
     async def list(self, session_id: str, *, options: Options | None = None) -> builtins.list[PermissionRequest]:
-        """Pending permission requests of a Session. Fails with SessionNotFoundError."""
+        """Pending permission requests of a Session and its descendants. Fails with SessionNotFoundError."""
         return await self._core.call(
             operations.PERMISSIONS_LIST,
             params={"sessionID": session_id},
@@ -525,7 +559,7 @@ class PermissionsGroup:
         )
 
     async def get(self, session_id: str, *, request_id: str, options: Options | None = None) -> PermissionRequest:
-        """One pending permission request. Fails with PermissionNotFoundError, SessionNotFoundError."""
+        """One pending permission request of a Session or a descendant. Fails with PermissionNotFoundError, SessionNotFoundError."""
         return await self._core.call(
             operations.PERMISSIONS_GET,
             params={"sessionID": session_id, "requestID": request_id},
@@ -533,7 +567,7 @@ class PermissionsGroup:
         )
 
     async def reply(self, session_id: str, *, request_id: str, reply: Literal["once", "always", "reject"], message: str | None = None, save: Sequence[str] | None = None, options: Options | None = None) -> None:
-        """Allow once, allow always, or reject. Fails with PermissionNotFoundError, SessionNotFoundError."""
+        """Allow once, allow always, or reject a request of a Session or a descendant. Fails with PermissionNotFoundError, SessionNotFoundError."""
         await self._core.call(
             operations.PERMISSIONS_REPLY,
             params={"sessionID": session_id, "requestID": request_id},
@@ -555,7 +589,7 @@ class QuestionsGroup:
         )
 
     async def list(self, session_id: str, *, options: Options | None = None) -> builtins.list[QuestionRequest]:
-        """Pending questions of a Session. Fails with SessionNotFoundError."""
+        """Pending questions of a Session and its descendants. Fails with SessionNotFoundError."""
         return await self._core.call(
             operations.QUESTIONS_LIST,
             params={"sessionID": session_id},
@@ -563,7 +597,7 @@ class QuestionsGroup:
         )
 
     async def reply(self, session_id: str, *, request_id: str, answers: Sequence[Sequence[str]], options: Options | None = None) -> None:
-        """Answer a question. Fails with QuestionNotFoundError, SessionNotFoundError."""
+        """Answer a question of a Session or a descendant. Fails with QuestionNotFoundError, SessionNotFoundError."""
         await self._core.call(
             operations.QUESTIONS_REPLY,
             params={"sessionID": session_id, "requestID": request_id},
@@ -572,7 +606,7 @@ class QuestionsGroup:
         )
 
     async def reject(self, session_id: str, *, request_id: str, options: Options | None = None) -> None:
-        """Reject a question. The turn stops. Fails with QuestionNotFoundError, SessionNotFoundError."""
+        """Reject a question of a Session or a descendant. The turn that asked stops. Fails with QuestionNotFoundError, SessionNotFoundError."""
         await self._core.call(
             operations.QUESTIONS_REJECT,
             params={"sessionID": session_id, "requestID": request_id},

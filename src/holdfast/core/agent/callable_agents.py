@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from holdfast.core.agent.agents import Agents
+    from holdfast.core.permission.authority import Authorities
     from holdfast.schema.agent import Agent
     from holdfast.schema.session import Session
 
@@ -41,17 +42,24 @@ class CallableAgents:
         self,
         agents: Agents,
         ancestors: Callable[[str], Awaitable[Sequence[str]]],
+        authorities: Authorities,
         settings: Callable[[], SubagentSettings],
     ) -> None:
         """`ancestors` gives the ids of a Session's ancestors."""
+        self._authorities = authorities
         self._agents = agents
         self._ancestors = ancestors
         self._settings = settings
         self._known: dict[str, _Known] = {}
 
     async def of(self, session: Session, caller: Agent) -> tuple[Agent, ...]:
-        """The agents that are offered to a caller, sorted by name. None where children may not be nested deeper."""
+        """The agents that are offered to a caller, sorted by name. None where children may not be nested deeper. The
+        caller has the fences that the ancestors of the Session set."""
         return self._called_by(caller) if await self.may_nest(session) else ()
+
+    async def for_prompt(self, session: Session, caller: Agent) -> tuple[Agent, ...]:
+        """The same for a caller without these fences."""
+        return await self.of(session, await self._authorities.fenced(session, caller))
 
     async def may_nest(self, session: Session) -> bool:
         """Whether the Session may have children."""

@@ -16,24 +16,24 @@ from holdfast.core.agent.agents import BUILD
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
 from holdfast.core.runner.assigned_model import assigned_model
-from holdfast.core.runner.compaction import Report
 from holdfast.core.runner.fitting import Fitting
 from holdfast.core.runner.interrupted_work import close_interrupted_work
 from holdfast.core.runner.preparation import Preparation
 from holdfast.core.runner.sending import Sending
-from holdfast.core.runner.shell_messages import ShellMessages
 from holdfast.core.runner.task_prompts import task_call
 from holdfast.core.runner.titles import AGENT as TITLE
 from holdfast.core.runner.turn_options import NO_OPTIONS, asks_nothing
 from holdfast.core.session.activity import described, goes_on_by_itself
 from holdfast.core.session.answer_outcome import TURN_INTERRUPTED
-from holdfast.core.session.errors import Interrupted, TurnLimitReached, UnfinishedWork
+from holdfast.core.session.errors import BudgetReached, Interrupted, TurnLimitReached, UnfinishedWork
+from holdfast.schema.deferred import deferred
 from holdfast.schema.model import ModelRef
 from holdfast.schema.session_event import ActivityEnded, ActivitySuspended
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence
 
+    from holdfast.core.runner import compaction, shell_messages
     from holdfast.core.runner.drain_scope import DrainScope
     from holdfast.core.runner.preparation import ReadyTurn
     from holdfast.core.runner.services import RunnerServices
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from holdfast.core.session.stored_sessions import SessionAtBoundary
     from holdfast.llm.event import ToolCall
     from holdfast.schema.session import Session
+else:
+    compaction = deferred("holdfast.core.runner.compaction")
+    shell_messages = deferred("holdfast.core.runner.shell_messages")
 
 ABANDONED = "abandoned"
 DID_NOT_FIT = "the request did not fit"
@@ -81,7 +84,7 @@ class Drain:
             calls = [found for found in calls if found.task]
         waiting = seen.queue or seen.steer
         continues = any(found.answered for found in calls) or (waiting and goes_on_by_itself(left))
-        if not (self._forced or seen.steer_asks or continues):
+        if not (self._forced or seen.steer_asks or continues or await self._scope.spending.paused()):
             return  # queued input, and input that asks for no answer, waits behind the decision
         if not seen.steer_asks and not (calls and all(found.task for found in calls)):
             await self._count_attempt()  # waiting for a child ends no process
@@ -101,7 +104,7 @@ class Drain:
     async def shell(self, command: str, message_id: str) -> None:
         """Run a command of a person as a message of the conversation, and take no turn."""
         async with self._begun_alone():
-            await ShellMessages(self._services, self._scope).run(command, message_id)
+            await shell_messages.ShellMessages(self._services, self._scope).run(command, message_id)
 
     # -- begin and end -------------------------------------------------------------------------------------------
 
@@ -122,12 +125,14 @@ class Drain:
         self._state.checkpoint_seq = await self._store.checkpoint_seq(self._session_id)
         self._state.options = await self._store.prompt_options(self._session_id) or NO_OPTIONS
         await self._close_interrupted(left, keep=keep, goes_on=goes_on, ends=ends)
+        await self._scope.spending.begin(self._scope.outbox, self._services.here.settings().budget)
         try:
             yield
         finally:
             await self._sending.finish()
             await self._services.tools.requests.settled(self._session_id)
             await self._scope.outbox.commit()
+            await self._scope.spending.finish()
 
     @asynccontextmanager
     async def _begun_alone(self) -> AsyncIterator[None]:
@@ -147,6 +152,9 @@ class Drain:
         except Interrupted:
             await self._stopped()
             raise
+        except BudgetReached as reached:
+            await self._forget_attempts()  # what is owed waits, and did not fail
+            await self._scope.spending.pause(self._scope.outbox, reached)
         except StorageError:
             raise  # nothing can be recorded; the next drain finds out
         except Exception as error:
@@ -258,6 +266,7 @@ class Drain:
         if boundary is not None and not owed and all(asks_nothing(item.prompt) for item in inputs):
             await self._preparation.promote_only(session, inputs)
             return False
+        await self._scope.spending.check(self._scope.outbox)
         ready = await self._preparation.turn(session, inputs, owed=owed or boundary is None)
         if ready is None:
             return False
@@ -286,7 +295,7 @@ class Drain:
         if outcome.overflow is not None:
             fitting.refused(ready, outcome.overflow)
             sending.abandon(DID_NOT_FIT)
-            report = Report(compacted=False) if compacted else await fitting.summarise(ready)
+            report = compaction.Report(compacted=False) if compacted else await fitting.summarise(ready)
             if not report.compacted:
                 await turn.give_up(outcome.overflow)
                 return False

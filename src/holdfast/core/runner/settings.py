@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.route.retry import RetryLimits
+from holdfast.schema.budget import Budget  # noqa: TC001 - msgspec reads the annotations
 from holdfast.schema.frozen import Frozen
 
 RecoveryPolicy = Literal["ask", "continue", "abandon"]
 
 
-class Limits(NamedTuple):
+class Limits(Frozen):
     running_calls: int = 32
     """Of one turn at once; further ones wait in order."""
     calls: int = 500
@@ -37,3 +38,5 @@ class SessionSettings(Frozen):
     recovery: RecoveryPolicy = "ask"
     turns: int | None = None
     """The safety cap on turns since the last input; None is none."""
+    budget: Budget | None = None
+    """Of new Sessions without a parent."""

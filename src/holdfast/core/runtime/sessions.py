@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.records import SessionRecords
     from holdfast.core.session.stored_messages import StoredMessage
     from holdfast.core.session.stored_sessions import Direction, Order, SessionAnchor, SessionFilter
+    from holdfast.schema.budget import Budget
     from holdfast.schema.event import EventEnvelope
     from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, WaitInfo
     from holdfast.schema.location import Location
@@ -81,6 +82,7 @@ class Sessions:
         self._check = check
         self._ids = services.ids
         self._clock = services.clock
+        self._budgets = services.budgets
         self._ongoing: set[asyncio.Task[Any]] = set()
 
     async def create(
@@ -91,6 +93,7 @@ class Sessions:
         id: str | None = None,
         agent: str | None = None,
         model: ModelRef | None = None,
+        budget: Budget | None = None,
     ) -> Session:
         """A new Session, or the one that has this id already, whatever else was asked. The id of a deleted Session is
         refused: its events are still in the log."""
@@ -112,6 +115,7 @@ class Sessions:
             subpath=subpath(location.directory, project.listed_directory),
             agent=agent,
             model=model,
+            budget=budget,
         )
         return await self._detached(self._records.create(new, before=(ensure,)))
 
@@ -413,13 +417,19 @@ class Sessions:
             self._execution.wake(session_id)
 
     async def _interrupt(self, session_id: str) -> None:
-        if session_id in await self._execution.active():
+        paused = await self._store.pause(session_id) is not None
+        if paused or session_id in await self._execution.active():
             await self._inbox.hold_back(session_id)
         await self._execution.interrupt(session_id)
+        if paused:  # what waits for a budget is not executed
+            await self._execution.abandon(session_id)
+            await self._budgets.forget_pause(session_id)
+            await self._execution.child_ended(session_id)
 
     async def _delete(self, session_id: str) -> None:
         await self._execution.interrupt(session_id)
         await self._records.delete(session_id)
+        await self._budgets.changed(session_id)
 
     async def _detached(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.get_running_loop().create_task(work)

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from holdfast.core.session.activity import described
+from holdfast.core.session.budgets import paused_wait
+from holdfast.core.session.stored_activity import TreeRequestRow
 from holdfast.schema.codec import decode_any
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.insight import WaitInfo
@@ -39,12 +41,15 @@ class Waits:
         if held is not None or self._execution.here(session_id):
             now = self._clock.now()
             waits = [row.wait(now) for row in await self._database.fetch("wait.turn", key, into=_TurnRow)]
-            waits += [row.wait() for row in await self._database.fetch("wait.tools", key, into=_ToolRow)]
+            waits += await self._of_calls(session_id)
             waits += [row.wait() for row in await self._database.fetch("wait.compaction", key, into=_CompactionRow)]
             waits += [_shell(shell) for shell in (await self._store.open_shell(session_id),) if shell is not None]
+        elif (pause := await self._store.pause(session_id)) is not None:
+            waits = [await paused_wait(self._store, session_id, pause)]
         else:
             waits = await self._left(session_id)
-        waits += [row.wait() for row in await self._database.fetch("wait.requests", key, into=_RequestRow)]
+        asked = await self._database.fetch("request.open_of_tree", key, into=TreeRequestRow)
+        waits += [_request(row, session_id) for row in asked]
         if (blocked := await self._store.blocked(session_id)) is not None:
             waits.append(_blocked(blocked))
         elif not waits and not held and not self._execution.here(session_id):
@@ -58,6 +63,19 @@ class Waits:
                 id=held.owner_id,
             )
             waits.append(owner)
+        return waits
+
+    async def _of_calls(self, session_id: str) -> list[WaitInfo]:
+        """What the calls that run wait for. A call whose child waits for nothing but a budget waits for that."""
+        rows = await self._database.fetch("wait.tools", {"session_id": session_id}, into=_ToolRow)
+        tasks = {task.call_id: task for task in await self._store.open_tasks(session_id)} if rows else {}
+        waits = []
+        for row in rows:
+            task = tasks.get(row.key)
+            below = await self.of(task.child_id) if task is not None and not task.background else []
+            causes = [wait for wait in below if wait.kind != "owner"]
+            only_budget = bool(causes) and all(wait.kind == "budget" for wait in causes)
+            waits.append(causes[0] if only_budget else row.wait())
         return waits
 
     async def _left(self, session_id: str) -> list[WaitInfo]:
@@ -124,25 +142,20 @@ class _CompactionRow(Frozen):
         return WaitInfo(kind="compaction", since=self.since, what=what, ends=ends)
 
 
-class _RequestRow(Frozen):
-    id: str
-    kind: str
-    since: int
-    data: str
-
-    def wait(self) -> WaitInfo:
-        asked = decode_any(self.data)
-        if self.kind == "permission":
-            what = f"permission: {asked.get('action')} {', '.join(asked.get('resources', []))[:200]}"
-            return WaitInfo(kind="permission", since=self.since, what=what, ends="a person replies", id=self.id)
-        questions = asked.get("questions") or [{}]
-        return WaitInfo(
-            kind="question",
-            since=self.since,
-            what=f"an answer: {questions[0].get('question', '')[:200]}",
-            ends="a person answers or dismisses it",
-            id=self.id,
-        )
+def _request(row: TreeRequestRow, session_id: str) -> WaitInfo:
+    asked = decode_any(row.data)
+    child = f" for the child {row.session_id}" if row.session_id != session_id else ""
+    if row.kind == "permission":
+        what = f"permission{child}: {asked.get('action')} {', '.join(asked.get('resources', []))[:200]}"
+        return WaitInfo(kind="permission", since=row.since, what=what, ends="a person replies", id=row.id)
+    questions = asked.get("questions") or [{}]
+    return WaitInfo(
+        kind="question",
+        since=row.since,
+        what=f"an answer{child}: {questions[0].get('question', '')[:200]}",
+        ends="a person answers or dismisses it",
+        id=row.id,
+    )
 
 
 def _blocked(blocked: Blocked) -> WaitInfo:

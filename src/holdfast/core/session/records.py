@@ -12,15 +12,16 @@ from msgspec.structs import replace
 
 from holdfast.core.database.errors import Moved
 from holdfast.core.database.unit import Statement
-from holdfast.core.session.errors import SessionDeleted as DeletedSession
+from holdfast.core.session import errors
 from holdfast.core.session.errors import SessionIdInUse, SessionNotFound
+from holdfast.schema.budget import Budget  # noqa: TC001 - msgspec reads the annotations
+from holdfast.schema.budget_event import BudgetSet
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.model import DEFAULT_VARIANT
 from holdfast.schema.pattern import pattern
 from holdfast.schema.session import NO_TOKENS, RecordTime, SessionRecord
 from holdfast.schema.session_event import (
     AgentSwitched,
-    LineageShortened,
     ModelSwitched,
     RevertCommitted,
     SessionCreated,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
     from holdfast.core.session.store import SessionStore
+    from holdfast.schema.fork_event import LineageShortened
     from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
     from holdfast.schema.session import Session
@@ -64,6 +66,7 @@ class NewSession(Frozen):
     agent: str | None = None
     model: ModelRef | None = None
     title: str | None = None
+    budget: Budget | None = None
 
 
 class SessionRecords:
@@ -78,12 +81,13 @@ class SessionRecords:
         refused: its events are still in the log. `before` comes first in the commit."""
         unused = Statement("event.any_of", {"aggregate_id": new.id}, found=False, error=SessionIdInUse)
         created = SessionCreated(session_id=new.id, info=self._new_record(new))
+        limits = [BudgetSet(timestamp=self._clock.now(), session_id=new.id, budget=new.budget)] if new.budget else []
         try:
-            await self._log.publish(created, location=new.location, before=(*before, unused))
+            await self._log.publish(created, *limits, location=new.location, before=(*before, unused))
         except SessionIdInUse as refused:
             known = await self._store.find(new.id)
             if known is None:
-                raise DeletedSession(new.id) from refused
+                raise errors.SessionDeleted(new.id) from refused
             return known
         return await self._store.get(new.id)
 

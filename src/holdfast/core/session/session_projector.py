@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.database.database import PROJECTIONS
 from holdfast.core.database.unit import Statement, Value
+from holdfast.core.session.budget_projector import budget_deleted
 from holdfast.core.session.errors import SessionIdInUse, UnknownBoundary
 from holdfast.core.session.lineage import SHARED, Boundary, forget, release_all, remove_after, taken_over
 from holdfast.core.session.projected_rows import (
@@ -16,6 +17,7 @@ from holdfast.core.session.projected_rows import (
 )
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode_text
+from holdfast.schema.fork_event import LineageShortened, SessionForked
 from holdfast.schema.session import NO_TOKENS, SessionRecord
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ def session_deleted(event: Projected) -> tuple[Statement, ...]:
     return (
         Statement("session.clear_epoch", key, operational=True),
         Statement("inbox.forget_wakes", {"session_id": session_id}, operational=True),
+        *budget_deleted(session_id),
         *release_all(session_id),
         *(Statement(f"projection.clear_{table}", key) for table in PROJECTIONS[::-1] if table not in SHARED),
         *forget(session_id),
@@ -92,7 +95,10 @@ def moved(event: Projected) -> tuple[Statement, ...]:
 
 def usage_recorded(event: Projected) -> tuple[Statement, ...]:
     data: ev.UsageRecorded = event.data
-    return (Statement("session.add_usage", usage_row(data, data.cost, data.tokens)),)
+    return (
+        Statement("session.add_usage", usage_row(data, data.cost, data.tokens)),
+        Statement("work.request", {"session_id": data.session_id}, operational=True),
+    )
 
 
 def revert_staged(event: Projected) -> tuple[Statement, ...]:
@@ -115,7 +121,7 @@ def revert_committed(event: Projected) -> tuple[Statement, ...]:
 
 
 def lineage_shortened(event: Projected) -> tuple[Statement, ...]:
-    data: ev.LineageShortened = event.data
+    data: LineageShortened = event.data
     boundary: Boundary = {"session_id": data.session_id, "message_id": None, "after": data.through_seq}
     return (Statement("lineage.covers", boundary, found=True, error=UnknownBoundary), *remove_after(boundary))
 
@@ -159,7 +165,7 @@ def instruction_entry_removed(event: Projected) -> tuple[Statement, ...]:
 
 RECORD_PROJECTORS: dict[type[Record], Projector] = {
     ev.SessionCreated: session_created,
-    ev.SessionForked: session_forked,
+    SessionForked: session_forked,
     ev.SessionUpdated: session_updated,
     ev.SessionDeleted: session_deleted,
     ev.AgentSwitched: agent_switched,
@@ -169,7 +175,7 @@ RECORD_PROJECTORS: dict[type[Record], Projector] = {
     ev.RevertStaged: revert_staged,
     ev.RevertCleared: revert_cleared,
     ev.RevertCommitted: revert_committed,
-    ev.LineageShortened: lineage_shortened,
+    LineageShortened: lineage_shortened,
     ev.TodosReplaced: todos_replaced,
     ev.InstructionDiscovered: instruction_discovered,
     ev.InstructionEntryPut: instruction_entry_put,

@@ -10,17 +10,20 @@ from holdfast.core.tool.builtin.authorize import Denied
 from holdfast.schema.permission import PermissionSource
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.core.permission.permission import Permissions
+    from holdfast.core.permission.rules import Authority
     from holdfast.core.tool.tool import ToolContext
 
 
 class PermissionAuthorizer:
     """The `Authorizer` of a Location: turns a refusal into a failure that the model reads."""
 
-    def __init__(self, permissions: Permissions) -> None:
+    def __init__(self, permissions: Permissions, owner: Callable[[], str]) -> None:
+        """`owner` identifies this process."""
         self._permissions = permissions
+        self._owner = owner
 
     async def allow(
         self,
@@ -39,8 +42,13 @@ class PermissionAuthorizer:
             save=tuple(save),
             metadata=dict(metadata) if metadata is not None else None,
             source=PermissionSource(message_id=context.assistant_message_id, call_id=context.tool_call_id),
+            owner=None if context.assistant_message_id else self._owner(),
         )
         try:
             await self._permissions.assert_allowed(wish)
         except PermissionDenied as denied:
             raise Denied(str(denied)) from denied
+
+    async def authority(self, context: ToolContext) -> Authority:
+        """What the caller may do, for tools that look at many things and ask for none."""
+        return await self._permissions.authorities.of(context.session_id, context.agent)
