@@ -91,6 +91,8 @@ export interface SessionsOperations {
   events(input: { sessionID: string; after?: number | null | undefined; live?: boolean | null | undefined; replay?: boolean | null | undefined }, options?: CallOptions): AsyncIterable<Event>
   /** Interrupt the running activity and return when its end is recorded. Fails with SessionNotFoundError. */
   interrupt(input: { sessionID: string }, options?: CallOptions): Promise<void>
+  /** Let the subagents that the Session waits for go on in the background. Nothing happens if there are none. Fails with ConflictError, SessionNotFoundError. */
+  background(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** One message. Fails with MessageNotFoundError, SessionNotFoundError. */
   message(input: { sessionID: string; messageID: string }, options?: CallOptions): Promise<SessionMessage>
   /** A page of messages, newest first unless asked otherwise. Fails with InvalidCursorError, UnknownError, SessionNotFoundError. */
@@ -969,6 +971,7 @@ export interface Prompt {
   readonly metadata?: Record<string, unknown>
   readonly options?: PromptOptions
   readonly command?: CommandCall
+  readonly task?: PromptTask
   readonly notes?: readonly string[]
   readonly description?: string
   readonly sent?: string
@@ -1006,6 +1009,12 @@ export interface PromptOptions {
   readonly model?: ModelRef
   readonly variant?: string
   readonly noReply?: boolean
+}
+
+export interface PromptTask {
+  readonly agent: string
+  readonly description: string
+  readonly model?: ModelRef
 }
 
 export interface Prompted {

@@ -117,8 +117,28 @@ async def test_what_is_no_mention_stays_plain_text(world: World) -> None:
     assert world.model.last.said == [("user", text)]
 
 
-async def test_a_mentioned_agent_is_recorded(world: World) -> None:
-    """SES-212, SES-272: with its span; nothing is added to what the model reads, as no tool calls agents."""
+async def test_a_mentioned_agent_is_recorded_and_told(world: World) -> None:
+    """SES-212, SES-272: with its span, and a note for the model."""
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        receipt = await admit(hf, session, "let @explore look at @explore")
+        (note,) = receipt.prompt.notes or ()
+        assert "`explore`" in note
+        await answered(hf, session)
+    assert world.model.last.said == [("user", "let @explore look at @explore"), ("user", note)]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"permission": {"task": "deny"}},
+        {"permissions": [{"action": "subagent", "resource": "explore", "effect": "deny"}]},
+        {"subagent_depth": 0},
+    ],
+)
+async def test_an_agent_that_cannot_be_called_is_recorded_and_not_told(world: World, settings: Any) -> None:
+    """SES-212, SES-272: with its span; nothing is added to what the model reads."""
+    world.configure(**settings)
     async with world.host() as hf:
         session = await hf.sessions.create()
         receipt = await admit(hf, session, "let @explore look")

@@ -324,6 +324,13 @@ _OF_SESSION = of_session(
         "Interrupt the running activity and return when its end is recorded.",
     ),
     endpoint(
+        "sessions.background",
+        "POST /background",
+        "v2.session.background",
+        "Let the subagents that the Session waits for go on in the background. Nothing happens if there are none.",
+        errors=(ConflictError,),
+    ),
+    endpoint(
         "sessions.message",
         "GET /message/{messageID}",
         "v2.session.message",
