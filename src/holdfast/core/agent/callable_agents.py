@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 ACTION = "subagent"
 TOOL = "subagent"
 TASKS_TOOL = "tasks"
+APPLY_TOOL = "apply_subagent"
 DEFAULT_AGENT = "general"
 """Takes the tasks of commands that name no agent."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.agent.callable_agents import TASKS_TOOL, TOOL
+from holdfast.core.agent.callable_agents import APPLY_TOOL, TASKS_TOOL, TOOL
 from holdfast.core.context.source import ABSENT, JsonCodec, Source
 from holdfast.core.context.system_context import make
 from holdfast.schema.record import Record
@@ -64,7 +64,7 @@ class AgentGuidance:
         if self._found is None:
             return frozenset()
         if not self._found:
-            return frozenset({TOOL, TASKS_TOOL})
+            return frozenset({TOOL, TASKS_TOOL, APPLY_TOOL})
         return frozenset() if self._callable.background else frozenset({TASKS_TOOL})
 
     async def _load(self) -> Guidance | Absent:

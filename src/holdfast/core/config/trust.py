@@ -73,7 +73,8 @@ def check_trust(request: TrustRequest, trust: Trust) -> TrustVerdict:
     if not trust.knows(request.path):
         return TrustVerdict(False, {})
     contents = request.contents()
-    return TrustVerdict(trust.covers(request.path, request.digest(contents)), contents)
+    named = {str(trust.decided_as(Path(path))): digest for path, digest in contents.items()}
+    return TrustVerdict(trust.covers(request.path, request.digest(named)), contents)
 
 
 class Trust(Protocol):
@@ -81,6 +82,9 @@ class Trust(Protocol):
         """Whether there is a decision about this source; if not, its digest is not needed."""
 
     def covers(self, path: Path, digest: str) -> bool: ...
+
+    def decided_as(self, path: Path) -> Path:
+        """The path that the user decided about: another one for files of an isolated copy."""
 
 
 class _FixedTrust(Frozen):
@@ -92,10 +96,29 @@ class _FixedTrust(Frozen):
     def covers(self, path: Path, digest: str) -> bool:
         return self.trusted
 
+    def decided_as(self, path: Path) -> Path:
+        return path
+
 
 TRUST_EVERYTHING: Trust = _FixedTrust(True)
 """For hosts that trust every project they open."""
 TRUST_NOTHING: Trust = _FixedTrust(False)
+
+
+class CopyTrust(Frozen):
+    """For an isolated copy of a project: the decisions about the original hold for files with the same content."""
+
+    trust: Trust
+    original: Callable[[Path], Path]
+
+    def knows(self, path: Path) -> bool:
+        return self.trust.knows(self.original(path))
+
+    def covers(self, path: Path, digest: str) -> bool:
+        return self.trust.covers(self.original(path), digest)
+
+    def decided_as(self, path: Path) -> Path:
+        return self.original(path)
 
 
 class TrustUnreadable(HoldfastError):
@@ -119,6 +142,9 @@ class TrustStore:
     def covers(self, path: Path, digest: str) -> bool:
         known = self._decision(path, digest)
         return known is not None and known.trusted
+
+    def decided_as(self, path: Path) -> Path:
+        return path
 
     def decided(self, path: Path, digest: str) -> bool:
         """Whether the user decided about this source in its current state."""

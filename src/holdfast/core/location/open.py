@@ -18,6 +18,7 @@ from holdfast.core.command.commands import Commands
 from holdfast.core.config.config import load_config
 from holdfast.core.config.environment import home_directory
 from holdfast.core.config.reload import LiveConfig
+from holdfast.core.config.trust import CopyTrust
 from holdfast.core.config.watch import Watch
 from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.lazy import Lazy
@@ -45,7 +46,6 @@ from holdfast.core.plugin.plugins import Plugins
 from holdfast.core.plugin.problems import PluginProblems
 from holdfast.core.plugin.request import RequestHooks
 from holdfast.core.plugin.terminal import TerminalHooks
-from holdfast.core.process.environment import child_environment
 from holdfast.core.process.process import Processes
 from holdfast.core.process.sandbox.sandbox import Sandbox
 from holdfast.core.process.sandbox.sandbox import SandboxPaths as SandboxSurroundings
@@ -56,11 +56,11 @@ from holdfast.core.runner.learned import LearnedLimits
 from holdfast.core.runner.runner import Runner
 from holdfast.core.runner.services import LocationState, ModelServices, PeopleRequests, RunnerServices, ToolServices
 from holdfast.core.scope import Scope
-from holdfast.core.search.search import Search, find_ripgrep
 from holdfast.core.session.ancestors import Ancestors
 from holdfast.core.snapshot.snapshot import Snapshots
 from holdfast.core.state import Batches, Phase
 from holdfast.core.tool.authorization import PermissionAuthorizer
+from holdfast.core.tool.builtin.isolation import Isolation
 from holdfast.core.tool.registry import ToolRegistry
 from holdfast.schema.live_event import PluginAdded
 
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.core.config.config import Config
+    from holdfast.core.config.trust import Trust
     from holdfast.core.location.process_services import ProcessServices
     from holdfast.core.project.copies import ProjectCopies
     from holdfast.core.project.project import Project
@@ -99,9 +100,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     authorizer = PermissionAuthorizer(permissions, sessions.ownership.identify)
 
     # What configuration changes, in one batch. The catalog holds the policy and follows the configuration first.
-    snapshots = Snapshots(
-        project, host.directories.data / "snapshot", host.environment, remembered(config, snapshot_limits)
-    )
+    snapshots = _snapshots(process, project, config)
     opening.callback(snapshots.close)
     with batches.batch():
         catalog = _catalog(process, config, batches, announce, boot)
@@ -111,7 +110,6 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         agents.follow(config, host.environment, scope)
         sandbox = _sandbox(process, directory, project, config)
         processes = Processes(sandbox=process.tools.sandboxes, before_start=host.before_start)
-        search = Search(processes, child_environment(host.environment), find_ripgrep(host.environment))
         contributions = SystemContextRegistry()
         callable_agents = CallableAgents(
             agents, sessions.store.ancestors, authorities, remembered(config, subagent_settings)
@@ -129,8 +127,9 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             images=remembered(config, image_limits),
             batches=batches,
         )
+        isolation = Isolation(process.tools.isolation, project, snapshots, directory, process.tools.tasks.running)
         builtin = BuiltinTools(
-            process, location, config, agents, context, authorizer, questions, processes, sandbox, search
+            process, location, config, agents, context, authorizer, questions, processes, sandbox, isolation
         )
         builtin.register(tools, scope)
     mentions = Mentions(
@@ -200,7 +199,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         request_hooks=request_hooks,
         snapshots=snapshots,
         sandbox=sandbox,
-        search=search,
+        search=builtin.search,
         terminals=terminals,
         copies=Lazy(partial(_copies, process, project, processes)),
         runner=Runner(runner_services),
@@ -212,8 +211,19 @@ def _announce(process: ProcessServices, location: Location, payload: Record) -> 
     process.sessions.log.announce(payload, location=location)
 
 
+def _snapshots(process: ProcessServices, project: Project, config: LiveConfig) -> Snapshots:
+    """An isolated copy shares the store of the worktree that it was copied from."""
+    host, copy = process.host, process.tools.isolation.copies.folder.containing(project.directory)
+    shared = Path(copy.trees) if copy is not None and copy.state == "ready" else None
+    limits = remembered(config, snapshot_limits)
+    return Snapshots(project, host.directories.data / "snapshot", host.environment, limits, shared=shared)
+
+
 def _config(process: ProcessServices, location: Location, project: Project, batches: Batches) -> LiveConfig:
-    host = process.host
+    host, copies = process.host, process.tools.isolation.copies.folder
+    trust: Trust = host.trust
+    if copies.containing(project.directory) is not None:
+        trust = CopyTrust(trust, copies.original)
 
     def load() -> Config:
         return load_config(
@@ -221,7 +231,7 @@ def _config(process: ProcessServices, location: Location, project: Project, batc
             project.directory,
             host.environment,
             host.configuration,
-            trust=host.trust,
+            trust=trust,
             owners=host.owners,
             watch=Watch(),
         )
@@ -284,6 +294,7 @@ def _catalog(
 
 def _sandbox(process: ProcessServices, directory: Path, project: Project, config: LiveConfig) -> Sandbox:
     host, own = process.host, process.host.directories
+    copy = process.tools.isolation.copies.folder.containing(project.directory)
     for problem in sandbox_diagnostics(config.current):
         log.warning("%s: %s", problem.path, problem.message)
     return Sandbox(
@@ -294,7 +305,10 @@ def _sandbox(process: ProcessServices, directory: Path, project: Project, config
             root=project.directory if project.store is not None else None,
             home=home_directory(host.environment),
             hidden=(own.config, own.data, own.state),
-            readable=(own.tool_output, own.repos, own.plans, own.config / "skill", own.config / "skills"),
+            readable=(
+                *(own.tool_output, own.repos, own.plans, own.config / "skill", own.config / "skills"),
+                *((project.directory,) if copy is not None else ()),  # it is below the data directory, which is hidden
+            ),
         ),
         own_ports=lambda: host.own_ports,
         diagnostics=lambda: sandbox_diagnostics(config.current),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.todo import Todos
     from holdfast.core.session.wakeups import Wakeups
     from holdfast.core.skill.downloads import SkillDownloads
+    from holdfast.core.snapshot.copy_offer import CopyServices
     from holdfast.core.tool.output import OutputStore
     from holdfast.core.tool.registry import ApplicationTools
     from holdfast.llm.route.transport import Transport
@@ -72,6 +73,7 @@ class SharedTools(Frozen):
     outputs: OutputStore
     todos: Todos
     tasks: Tasks
+    isolation: CopyServices
     sandboxes: Backends
     """How this machine can confine commands."""
 

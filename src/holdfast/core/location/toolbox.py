@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.location.settings import bash_settings, file_settings, remembered, subagent_settings
+from holdfast.core.process.environment import child_environment
+from holdfast.core.search.search import Search, find_ripgrep
 from holdfast.core.tool.builtin.apply_patch import apply_patch_tool
+from holdfast.core.tool.builtin.apply_subagent import ApplySubagent, apply_subagent_tool
 from holdfast.core.tool.builtin.bash import ShellCommands, bash_tool
 from holdfast.core.tool.builtin.edit import edit_tool
 from holdfast.core.tool.builtin.glob import glob_tool
@@ -36,9 +39,9 @@ if TYPE_CHECKING:
     from holdfast.core.process.sandbox.sandbox import Sandbox
     from holdfast.core.question.question import Questions
     from holdfast.core.scope import Scope
-    from holdfast.core.search.search import Search
     from holdfast.core.tool.authorization import PermissionAuthorizer
     from holdfast.core.tool.builtin import question
+    from holdfast.core.tool.builtin.isolation import Isolation
     from holdfast.core.tool.registry import ToolRegistry
     from holdfast.core.tool.tool import Tool
     from holdfast.schema.location import Location
@@ -60,7 +63,7 @@ class BuiltinTools:
         questions: Questions,
         processes: Processes,
         sandbox: Sandbox,
-        search: Search,
+        isolation: Isolation,
     ) -> None:
         self._process = process
         self._host = process.host
@@ -72,7 +75,10 @@ class BuiltinTools:
         self._questions = questions
         self._processes = processes
         self._sandbox = sandbox
-        self._search = search
+        self._isolation = isolation
+        self.search = Search(
+            processes, child_environment(process.host.environment), find_ripgrep(process.host.environment)
+        )
         self._settings = remembered(config, file_settings)
         self._commands = remembered(config, bash_settings)
         self._subagents = remembered(config, subagent_settings)
@@ -89,11 +95,11 @@ class BuiltinTools:
         _follow_sandbox(registry, self._sandbox, self._bash, self._config, scope)
 
     def _tools(self) -> dict[str, Tool[Any, Any]]:
-        host, files, search, authorizer = self._host, self.files, self._search, self._authorizer
+        host, files, search, authorizer = self._host, self.files, self.search, self._authorizer
         external_paths, authority = self._external_paths, authorizer.authority
         web = Fetcher(AddressPolicy(own_ports=lambda: host.own_ports))
         tasks, store = self._process.tools.tasks, self._process.sessions.store
-        subagents = Subagents(tasks, store, self._agents, authorizer, self._subagents)
+        subagents = Subagents(tasks, store, self._agents, authorizer, self._subagents, self._isolation)
         tools: dict[str, Tool[Any, Any]] = {
             "read": read_tool(files, authorizer, on_read=self._context.note_read),
             "write": write_tool(files, authorizer),
@@ -110,6 +116,9 @@ class BuiltinTools:
             "todowrite": todowrite_tool(self._process.tools.todos, authorizer),
             "webfetch": webfetch_tool(web, authorizer, authority),
         }
+        if self._isolation.possible:
+            applying = ApplySubagent(self._isolation, store, files, authorizer, self._edited)
+            tools["apply_subagent"] = apply_subagent_tool(applying)
         if host.unattended == "wait":
             tools["question"] = question.question_tool(self._questions, authorizer)
         if backends := configured_services(host.environment):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.agent.callable_agents import TASKS_TOOL, TOOL
+from holdfast.core.agent.callable_agents import APPLY_TOOL, TASKS_TOOL, TOOL
 from holdfast.core.context.errors import ContextSnapshotDecodeError
 from holdfast.core.plugin.request import RequestDraft
 from holdfast.core.runner.history import Frame
@@ -146,7 +146,7 @@ class Preparation:
         registry = self._tools.registry
         without |= left_out(options.tools, registry.names)
         if TOOL in without:
-            without |= {TASKS_TOOL}
+            without |= {TASKS_TOOL, APPLY_TOOL}
         return registry.materialize(agent.permissions, fences=agent.fences, without=without)
 
     async def _epoch(

@@ -62,6 +62,10 @@ from holdfast.core.session.tasks import Tasks
 from holdfast.core.session.todo import Todos
 from holdfast.core.session.wakeups import Wakeups
 from holdfast.core.skill.downloads import SkillDownloads
+from holdfast.core.snapshot.copy_offer import CopyOffers, CopyServices
+from holdfast.core.snapshot.copy_sessions import CopySessions
+from holdfast.core.snapshot.copy_sweep import CopySweep
+from holdfast.core.snapshot.isolated_copies import IsolatedCopies
 from holdfast.core.tool.output import OutputStore
 from holdfast.core.tool.registry import ApplicationTools
 from holdfast.core.web.fetch import Fetcher
@@ -185,7 +189,8 @@ class Runtime:
         self.store = SessionStore(self.database)
         self._ownership = Ownership(self.database, self.log, ids, clock, self.paths.owners)
         self._inbox = Inbox(self.log, self.store, ids, clock, Attachments(self._image_limits))
-        records = SessionRecords(self.log, self.store, ids, clock)
+        copies = IsolatedCopies(here.data / "copies", self._environment)
+        records = SessionRecords(self.log, self.store, ids, clock, deleted=copies.discard)
         self.metrics = Metrics()
         self.epochs = Epochs(self.database, ids, clock, self.metrics)
         self.todos = Todos(self.log, self.database, clock)
@@ -207,7 +212,13 @@ class Runtime:
         )
 
         # What Locations share.
-        tasks = Tasks(self.log, self.database, self.store, self._inbox, records, wakeups, clock)
+        self.outputs = OutputStore(here.tool_output, ids, clock)
+        stack.push_async_callback(self._end, self._start(self.outputs.sweep_hourly(), "holdfast-sweep"))
+        copy_sessions = CopySessions(self.database, self.store)
+        isolation = CopyServices(copies, copy_sessions, CopyOffers(copies, copy_sessions, self.outputs.save_file))
+        sweep = CopySweep(copies, copy_sessions, clock)
+        stack.push_async_callback(self._end, self._start(sweep.hourly(), "holdfast-copies"))
+        tasks = Tasks(self.log, self.database, self.store, self._inbox, records, wakeups, clock, isolation.offers.text)
         self.credentials = CredentialStore(self.paths.credentials, ids, clock)
         self.models = ModelsDev(here.cache, self._environment, announce=self.log.announce)
         stack.push_async_callback(self.models.close)
@@ -216,15 +227,15 @@ class Runtime:
         stack.push_async_callback(skills.close)
         remote = RemoteInstructions(WebFetch(fetcher), here.cache / "instructions", self._environment, clock)
         stack.push_async_callback(remote.close)
-        self.outputs = OutputStore(here.tool_output, ids, clock)
-        stack.push_async_callback(self._end, self._start(self.outputs.sweep_hourly(), "holdfast-sweep"))
         self._process = ProcessServices(
             host=self._host_settings(here),
             sessions=sessions,
             database=self.database,
             providers=ProviderServices(self.models, self.credentials, self._transport),
             context=ContextServices(FileCache(), remote, skills, self.application_context),
-            tools=SharedTools(self.application_tools, self.outputs, self.todos, tasks, Backends(self._environment)),
+            tools=SharedTools(
+                self.application_tools, self.outputs, self.todos, tasks, isolation, Backends(self._environment)
+            ),
             wakeups=wakeups,
             authority_at=self._authority_at,
         )

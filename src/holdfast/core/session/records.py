@@ -31,7 +31,7 @@ from holdfast.schema.session_event import (
 from holdfast.schema.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.database.unit import Value
@@ -70,11 +70,20 @@ class NewSession(Frozen):
 
 
 class SessionRecords:
-    def __init__(self, log: EventLog, store: SessionStore, ids: Ids, clock: Clock) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        store: SessionStore,
+        ids: Ids,
+        clock: Clock,
+        deleted: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        """`deleted` removes what a deleted Session has outside the database."""
         self._log = log
         self._store = store
         self._ids = ids
         self._clock = clock
+        self._deleted = deleted
 
     async def create(self, new: NewSession, before: Sequence[Statement] = ()) -> Session:
         """The new Session, or the one that has this id already, whatever else was asked. The id of a deleted Session is
@@ -130,6 +139,8 @@ class SessionRecords:
         if record is None:
             raise SessionNotFound(session_id)
         await self._log.publish(SessionDeleted(session_id=session_id, info=record))
+        if self._deleted is not None:
+            await self._deleted(session_id)
 
     def _new_record(self, new: NewSession) -> SessionRecord:
         now = self._clock.now()

@@ -33,6 +33,16 @@ class TaskEnd(Frozen):
     status: Status
     text: str
     """The answer, or what went wrong and what the child had done."""
+    changes: str = ""
+    """What the child changed in its isolated copy, if it has one."""
+
+    @property
+    def whole(self) -> str:
+        return f"{self.text}\n\n{self.changes}" if self.changes else self.text
+
+
+async def no_changes(child_id: str) -> str:
+    return ""
 
 
 async def result_of(database: Database, store: SessionStore, task: Task, state: TaskState) -> TaskEnd:
@@ -73,11 +83,10 @@ def element(task: Task, state: str, text: str, *, described: bool = False) -> st
 
 def delivered_input(task: Task, end: TaskEnd) -> SyntheticInput:
     """The result of a background task, as an input of the parent."""
-    text = end.text
-    if len(text) > INPUT_CHARACTERS:
-        text = f"{text[:INPUT_CHARACTERS]}\n[The rest is in Session {task.child_id}.]"
+    if len(end.text) > INPUT_CHARACTERS:
+        end = end.replace(text=f"{end.text[:INPUT_CHARACTERS]}\n[The rest is in Session {task.child_id}.]")
     return SyntheticInput(
-        text=element(task, end.status, text, described=True),
+        text=element(task, end.status, end.whole, described=True),
         description=task.description,
         metadata={"source": "subagent", "childID": task.child_id, "agent": task.agent, "state": end.status},
     )

@@ -9,7 +9,10 @@ from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from holdfast.core.session.stored_tasks import CallKey
+    from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
     from holdfast.schema.prompt import Prompt
 
@@ -44,6 +47,10 @@ class Work(Frozen):
     """Of a new child."""
     child_id: str | None = None
     """The child that goes on with its conversation; None is a new one."""
+    location: Location | None = None
+    """Where a new child works; None is the parent's Location."""
+    prepare: Callable[[Work, str], Awaitable[Work]] | None = None
+    """Called before the task is recorded, with the id of the child. Makes the place where the child works."""
 
 
 def derived(prefix: str, call: CallKey, purpose: str = "") -> str:

@@ -26,13 +26,13 @@ from holdfast.core.session.inbox import nothing
 from holdfast.core.session.input_errors import InputNotFound, InputNotPending, PromptConflict, PromptWithdrawn
 from holdfast.core.session.records import NewSession
 from holdfast.core.session.stored_tasks import Task
-from holdfast.core.session.task_result import GONE, JOINED, TaskEnd, cancelled, delivered_input, result_of
+from holdfast.core.session.task_result import GONE, JOINED, TaskEnd, cancelled, delivered_input, no_changes, result_of
 from holdfast.core.session.task_waiting import Place, Waiter
 from holdfast.core.session.task_work import CallSettled, TooManyTasks, derived
 from holdfast.schema.task_event import TaskMoved, TaskStarted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
     from holdfast.core.clock import Clock
     from holdfast.core.database.database import Database
@@ -67,7 +67,9 @@ class Tasks:
         records: SessionRecords,
         wakeups: Wakeups,
         clock: Clock,
+        changes: Callable[[str], Awaitable[str]] = no_changes,
     ) -> None:
+        """`changes` tells what a child has to offer beside its text, for results that come as an input."""
         self._log = log
         self._database = database
         self._store = store
@@ -75,6 +77,7 @@ class Tasks:
         self._records = records
         self._wakeups = wakeups
         self._clock = clock
+        self._changes = changes
         self._waiting: dict[str, set[Waiter]] = {}
         """Calls of this process that wait for a child, by Session."""
         self._foreground: Counter[str] = Counter()
@@ -110,6 +113,8 @@ class Tasks:
         self, call: CallKey, work: Work, waiter: Waiter, started: Callable[[Task], None]
     ) -> tuple[Task, TaskEnd | None]:
         place = Place(self._foreground, work.root_id)
+        if work.prepare is not None:
+            work = await work.prepare(work, work.child_id or derived("ses", call))
         starting = self._own(self._start(call, work, place))
         try:
             task = await asyncio.shield(starting)
@@ -248,7 +253,7 @@ class Tasks:
                 NewSession(
                     id=task.child_id,
                     project_id=parent.project_id,
-                    location=parent.location,
+                    location=work.location or parent.location,
                     subpath=parent.subpath,
                     parent_id=parent.id,
                     agent=task.agent,
@@ -327,6 +332,7 @@ class Tasks:
         parent = await self._store.find(task.session_id)
         if end is None or parent is None:
             return
+        end = end.replace(changes=await self._changes(task.child_id))
         wake = parent.revert is None
         try:
             await self._inbox.admit_synthetic(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.process.git import GitFailed
 from holdfast.core.snapshot.copy_changes import diff_text, listed
 from holdfast.core.snapshot.errors import CopyFailed
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from holdfast.core.snapshot.copy_changes import Save
@@ -22,6 +23,14 @@ CHANGED = (
     "`apply_subagent` with this sessionID to apply it."
 )
 TOO_LARGE = "Not in this diff, because they are too large: {paths}. Copy them yourself."
+
+
+class CopyServices(Frozen):
+    """What Locations share for isolated copies."""
+
+    copies: IsolatedCopies
+    sessions: CopySessions
+    offers: CopyOffers
 
 
 class CopyOffers:

@@ -23,6 +23,9 @@ class CopySessions:
         self._database = database
         self._store = store
 
+    async def exists(self, session_id: str) -> bool:
+        return await self._store.find(session_id) is not None
+
     async def use(self, session_id: str) -> CopyUse:
         session = await self._store.find(session_id)
         if session is not None:

@@ -58,15 +58,32 @@ class IsolatedCopies:
     def directory(self, record: CopyRecord) -> Path:
         return self.folder.directory(record.session_id)
 
+    def is_there(self, session_id: str) -> bool:
+        """Whether the Session has a complete copy now."""
+        known = self.folder.read(session_id)
+        return known is not None and known.state == "ready" and is_directory(self.directory(known))
+
+    async def check(self, project: Project, snapshots: Snapshots) -> str:
+        """The commit that a copy of this project would be at. Raises CopyFailed if none can be made."""
+        if project.store is None:
+            raise CopyFailed(NO_REPOSITORY)
+        try:
+            head = await head_commit(self._git, repository_at(project.directory))
+        except GitFailed as error:
+            raise CopyFailed(str(error)) from error
+        if head is None:
+            raise CopyFailed(NO_COMMIT)
+        if not snapshots.possible:
+            raise CopyFailed(NO_SNAPSHOTS)
+        return head
+
     async def make(self, session_id: str, project: Project, snapshots: Snapshots) -> CopyRecord:
         """The copy for this Session: the one that is there, or a new one of the project's files as they are. Changes
         that were recorded and not applied are part of a new one too. Raises CopyFailed."""
         known = self.folder.read(session_id)
         self.folder.touch(session_id)
-        if known is not None and known.state == "ready" and is_directory(self.directory(known)):
+        if known is not None and self.is_there(session_id):
             return known
-        if project.store is None:
-            raise CopyFailed(NO_REPOSITORY)
         try:
             self.folder.create()
             lock = file_lock(self.folder.lock(str(project.store)), patience=MAKE_SECONDS)
@@ -145,11 +162,7 @@ class IsolatedCopies:
     async def _make(
         self, session_id: str, project: Project, snapshots: Snapshots, known: CopyRecord | None
     ) -> CopyRecord:
-        repository = repository_at(project.directory)
-        if (head := await head_commit(self._git, repository)) is None:
-            raise CopyFailed(NO_COMMIT)
-        if not snapshots.possible:
-            raise CopyFailed(NO_SNAPSHOTS)
+        head = await self.check(project, snapshots)
         record = CopyRecord(
             session_id=session_id,
             source=str(project.directory),

@@ -125,6 +125,18 @@ class OutputStore:
         writing.add_done_callback(self._discard_late)
         return None
 
+    async def save_file(self, data: bytes) -> str | None:
+        """Write the bytes to a new managed file; its path, or None if that fails."""
+        file = self.open_managed()
+
+        def write() -> SavedOutput | None:
+            with file:
+                file.write(data)
+                return file.keep()
+
+        saved = await asyncio.to_thread(write)
+        return str(saved.path) if saved is not None else None
+
     def is_managed(self, path: Path) -> bool:
         """Whether the path is a managed file: a regular file directly in the directory, with our prefix."""
         if not path.name.startswith(PREFIX) or path.name.endswith(UNFINISHED):

@@ -25,6 +25,11 @@ def profile(confinement: Confinement) -> str:
     lines += _rule("deny file-write-unlink", (f"(literal {_quoted(path)})" for path in sorted(around)))
     lines += _rule("deny file-read-data file-write*", map(_subpath, confinement.hidden))
     lines += _rule("allow file-read-data", map(_subpath, confinement.readable))
+    # A writable directory inside a hidden one is visible; what it protects stays protected.
+    inner = [root for root in confinement.writable if any(hidden in root.parents for hidden in confinement.hidden)]
+    lines += _rule("allow file-read-data file-write*", map(_subpath, inner))
+    kept = [path for path in confinement.protected if any(root in path.parents for root in inner)]
+    lines += _rule("deny file-write*", map(_subpath, kept))
     lines += [
         "(deny file-write-setugid)",
         "(deny process-info* (target others))",

@@ -126,9 +126,7 @@ class ApplySubagent:
     def _note(self, plan: Plan) -> str | None:
         if not plan.too_large:
             return None
-        return TOO_LARGE.format(
-            paths=listed(plan.too_large), directory=self._isolation.copies.directory(plan.record)
-        )
+        return TOO_LARGE.format(paths=listed(plan.too_large), directory=self._isolation.copies.directory(plan.record))
 
 
 def apply_subagent_tool(tool: ApplySubagent) -> Tool[ApplySubagentInput, ApplySubagentOutput]:

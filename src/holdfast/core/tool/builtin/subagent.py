@@ -13,8 +13,9 @@ from holdfast.core.agent.callable_agents import ACTION, SubagentSettings, is_cal
 from holdfast.core.session.store import SessionStore
 from holdfast.core.session.stored_tasks import CallKey, Task
 from holdfast.core.session.task_result import TaskEnd, element
-from holdfast.core.session.task_work import TooManyTasks, Work
+from holdfast.core.session.task_work import TooManyTasks, Work, derived
 from holdfast.core.tool.builtin.authorize import Authorizer
+from holdfast.core.tool.builtin.isolation import Isolation
 from holdfast.core.tool.progress import report
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.core.tool.tool_events import record_with_call
@@ -49,6 +50,13 @@ class SubagentInput(msgspec.Struct, frozen=True, rename={"session_id": "sessionI
         | None
     ) = None
     background: Annotated[bool, msgspec.Meta(description="Go on at once; the result comes later by itself")] = False
+    isolation: (
+        Annotated[
+            Literal["worktree"],
+            msgspec.Meta(description="Work in a copy of the git repository; its changes come back as a diff"),
+        ]
+        | None
+    ) = None
 
 
 class SubagentResult(Record):
@@ -86,12 +94,14 @@ class Subagents:
         agents: Agents,
         authorizer: Authorizer,
         settings: Callable[[], SubagentSettings],
+        isolation: Isolation,
     ) -> None:
         self._tasks = tasks
         self._store = store
         self._agents = agents
         self._authorizer = authorizer
         self._settings = settings
+        self._isolation = isolation
         self._slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def execute(self, given: SubagentInput, context: ToolContext) -> SubagentResult:
@@ -103,10 +113,11 @@ class Subagents:
         try:
             work = await self._work(given, context, root_id)
             slots = self._slot(context.session_id)
-            return self._result(*await self._tasks.perform(call, work, slots=slots, started=_report))
+            return await self._result(*await self._tasks.perform(call, work, slots=slots, started=_report))
         except ToolFailure:
             raise
         except HoldfastError as error:
+            await self._isolation.abandon(given.session_id or derived("ses", call))
             raise ToolFailure(f"The task was not started: {error}") from error
 
     async def _check(self, given: SubagentInput, context: ToolContext, root_id: str, depth: int) -> None:
@@ -117,8 +128,8 @@ class Subagents:
         agent = self._agent(given.agent, primary=context.by_person)
         if given.background and not settings.background:
             raise ToolFailure("Background tasks are switched off. Call it without `background`.")
-        if given.session_id is not None:
-            await self.child(given.session_id, context.session_id)
+        child = await self.child(given.session_id, context.session_id) if given.session_id is not None else None
+        await self._isolation.check(given.isolation, child)
         if await self._tasks.running(root_id) >= settings.tree:
             raise ToolFailure(str(TooManyTasks(settings.tree)))
         if not context.by_person:
@@ -144,6 +155,7 @@ class Subagents:
             most=self._settings().tree,
             model=_model(given, agent, context),
             child_id=child.id if child is not None else None,
+            prepare=self._isolation.prepare if self._isolation.wanted(given.isolation, child) else None,
         )
 
     def _agent(self, name: str, *, primary: bool = False) -> Agent:
@@ -168,15 +180,16 @@ class Subagents:
             slots = self._slots[session_id] = asyncio.Semaphore(self._settings().parallel)
         return slots
 
-    def _result(self, task: Task, end: TaskEnd | None) -> SubagentResult:
+    async def _result(self, task: Task, end: TaskEnd | None) -> SubagentResult:
         if end is None:
             if not task.background:
                 record_with_call(self._tasks.moved(task))
             text = element(task, "running", RUNNING)
             return SubagentResult(session_id=task.child_id, status="running", text=text)
+        end = end.replace(changes=await self._isolation.changes(task.child_id))
         if end.status != "completed":
-            raise ToolFailure(end.text)
-        return SubagentResult(session_id=task.child_id, status="completed", text=element(task, end.status, end.text))
+            raise ToolFailure(end.whole)
+        return SubagentResult(session_id=task.child_id, status="completed", text=element(task, end.status, end.whole))
 
 
 def subagent_tool(subagents: Subagents) -> Tool[SubagentInput, SubagentResult]:
