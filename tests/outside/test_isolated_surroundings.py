@@ -1,0 +1,220 @@
+"""Isolated copies and what is around them: trust, approvals, the sandbox, submodules, limits, what a kill leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+
+import pytest
+from tests.cli.conftest import HOLDFAST
+from tests.outside.isolation import applying, copy_of, delegated, isolated, shell, states, told_to, worktrees
+from tests.outside.scripted_provider import PATIENCE, Request, Turn, calling
+from tests.outside.tree_script import Cast, delegating
+from tests.outside.world import World, ask
+
+from holdfast import PromptInput
+from holdfast.schema.session_message import ToolCompleted, ToolError
+
+pytestmark = pytest.mark.anyio
+
+PLUGIN = '''
+from holdfast.core.tool.typed import tool
+
+@tool
+def plug(what: str) -> str:
+    """Does what it is told."""
+    return "done"
+
+class Acme:
+    id = "acme"
+
+    def setup(self, host):
+        host.tool.register({"plug": plug})
+
+plugin = Acme()
+'''
+
+
+async def test_trust_in_the_original_holds_for_the_same_content_in_the_copy(world: World) -> None:
+    """SES-411: a plugin that was trusted runs in the copy; one that is edited there does not."""
+    world.write(".opencode/plugin/acme.py", PLUGIN)
+    world.repository()
+    environment = {**world.environment, "PATH": os.environ["PATH"]}
+    for trusts in (False, True):
+        cast = world.model.always = Cast(
+            root=[delegating(isolated("work"), "plain")],
+            work=[shell("echo '# edited' >> .opencode/plugin/acme.py"), delegating("below")],
+            below=[Turn(text="fine")],
+        )
+        world.configure(agent={"general": {"permission": {"subagent": "allow"}}})
+        async with world.host() as hf:
+            await delegated(hf)
+        assert ("plug" in cast.requests["work"][0].tools) == trusts
+        assert ("plug" in cast.requests["plain"][0].tools) == trusts
+        assert "plug" not in cast.requests["below"][0].tools
+        subprocess.run(
+            (HOLDFAST, "trust", "--yes"), cwd=world.project, env=environment, check=True, capture_output=True
+        )
+
+
+async def test_saved_approvals_of_the_project_hold_in_the_copy(world: World) -> None:
+    """SES-411: it is the same repository."""
+    world.repository()
+    world.configure(permission={"edit": "ask"})
+    cast = world.model.always = Cast(
+        root=[calling("write", path="made.txt", content="one\n"), delegating(isolated("work"))],
+        work=[calling("write", path="made.txt", content="two\n")],
+    )
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        await hf.sessions.prompt(session.id, prompt=PromptInput(text="root"))
+        async with asyncio.timeout(PATIENCE):
+            while not (requests := await hf.permissions.list(session.id)):
+                await asyncio.sleep(0.005)
+            await hf.permissions.reply(session.id, request_id=requests[0].id, reply="always")
+            await hf.sessions.wait(session.id)
+        assert "+two" in cast.requests["root"][-1].results[-1]
+    assert (world.project / "made.txt").read_text() == "one\n"
+
+
+async def test_a_sandbox_confines_the_child_to_its_copy(world: World) -> None:
+    """SES-411: commands write there, and cannot write to the original."""
+    world.repository()
+    attempt = f"echo x > made.txt; echo x > {world.project}/escaped; echo x > {world.data}/escaped; git status --short"
+    cast = world.model.always = Cast(root=[delegating(isolated("work"))], work=[shell(attempt)])
+    async with world.host(sandbox="workspace") as hf:
+        report = await hf.sandbox.get(probe=True)
+        if report.backend is None:
+            pytest.skip("no sandbox on this machine")
+        _, child_id, state = await delegated(hf)
+        assert isinstance(state, ToolCompleted)
+    assert "?? made.txt" in cast.requests["work"][-1].results[0]
+    assert (copy_of(world, child_id) / "made.txt").exists()
+    assert not (world.project / "escaped").exists()
+    assert not (world.data / "escaped").exists()
+
+
+async def test_submodules_are_told_as_not_included(world: World) -> None:
+    """SES-410: a dirty one is not touched."""
+    library = world.home / "library"
+    library.mkdir()
+    world.git("init", "-q", cwd=library)
+    world.git("commit", "-qm", "x", "--allow-empty", cwd=library)
+    world.repository()
+    world.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "lib")
+    world.git("commit", "-qm", "lib")
+    world.write("lib/dirty", "dirty\n")
+    cast = world.model.always = Cast(root=[delegating(isolated("work"))], work=[shell("ls lib; git status --short")])
+    async with world.host() as hf:
+        _, _, state = await delegated(hf)
+        assert "changed no files" in state.content[0].text
+    assert "submodules (lib)" in told_to(cast, "work")
+    assert cast.requests["work"][-1].results[0].startswith("(no output)")
+    assert (world.project / "lib" / "dirty").exists()
+
+
+async def test_a_large_diff_is_cut_and_its_whole_is_a_managed_file(world: World) -> None:
+    """TOL-471: for `git apply`; binary files are named."""
+    world.repository()
+    world.model.always = Cast(
+        root=[delegating(isolated("work"))], work=[shell("seq 5000 > numbers.txt; printf 'a\\0b' > blob")]
+    )
+    async with world.host() as hf:
+        _, _, state = await delegated(hf)
+        text = state.content[0].text
+    assert len(text) < 25_000
+    assert "blob" in text
+    assert "numbers.txt | 5000" in text
+    whole = text.partition("for `git apply`: ")[2].partition("]")[0]
+    world.git("apply", whole)
+    assert (world.project / "numbers.txt").read_text().endswith("5000\n")
+    assert (world.project / "blob").read_bytes() == b"a\0b"
+
+
+async def test_files_above_the_limit_of_snapshots_are_told_and_their_copy_stays(world: World) -> None:
+    """SES-410, SES-415, TOL-475."""
+    world.configure(holdfast={"titles": False, "snapshot": {"file_bytes": 1000}})
+    world.write("large.txt", "x" * 2000)
+    world.repository()
+    cast = world.model.always = Cast(
+        root=[delegating(isolated("work"))], work=[shell("head -c 3000 /dev/zero > huge; echo s > small")]
+    )
+    async with world.host() as hf:
+        session, child_id, state = await delegated(hf)
+        assert "too large (large.txt)" in told_to(cast, "work")
+        assert "because they are too large: huge" in state.content[0].text
+        state = await applying(world, hf, session, child_id)
+        assert isinstance(state, ToolCompleted), state
+        assert "Not applied" in state.content[0].text
+    assert (world.project / "small").exists()
+    assert (copy_of(world, child_id) / "huge").exists()
+
+
+async def test_what_a_killed_process_left_is_removed_at_the_next_start(world: World) -> None:
+    """SES-412, SES-415: an unfinished copy, and that of a deleted Session; one with changes of an unknown Session stays."""
+    world.repository()
+    world.model.always = Cast(root=[delegating(isolated("work"))], work=[shell("echo made > made.txt")])
+    async with world.host() as hf:
+        _, child_id, _ = await delegated(hf)
+    record = json.loads((world.data / "copies" / f"{child_id}.json").read_text())
+    for name, state in (("ses_unfinished", "making"), ("ses_unknown", "ready")):
+        world.git("worktree", "add", "--quiet", "--detach", str(copy_of(world, name)))
+        kept = {**record, "session_id": name, "state": state, "result": None}
+        (world.data / "copies" / f"{name}.json").write_text(json.dumps(kept))
+        (copy_of(world, name) / "unsaved").write_text("x")
+    os.utime(world.data / "copies" / "ses_unknown.json", (0, 0))
+    async with world.host() as hf:
+        await hf.sessions.list()
+        async with asyncio.timeout(PATIENCE):
+            while copy_of(world, "ses_unfinished").exists():
+                await asyncio.sleep(0.005)
+    assert worktrees(world) == [str(world.project), str(copy_of(world, child_id)), str(copy_of(world, "ses_unknown"))]
+
+
+async def test_a_copy_that_cannot_be_made_leaves_nothing(world: World) -> None:
+    """SES-412: as with a full disk; no task is recorded."""
+    world.repository()
+    bin = world.home / "bin"
+    bin.mkdir()
+    script = '#!/bin/sh\ncase "$*" in *read-tree*) echo "fatal: No space left on device" >&2; exit 128;; esac\n'
+    (bin / "git").write_text(f'{script}exec /usr/bin/git "$@"\n')
+    (bin / "git").chmod(0o755)
+    world.environment["PATH"] = f"{bin}:{world.environment['PATH']}"
+    world.model.always = Cast(root=[delegating(isolated("work"))])
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        await ask(hf, session, "root")
+        (state,) = await states(hf, session)
+        assert isinstance(state, ToolError)
+        assert "No space left on device" in state.error.message
+        assert len((await hf.sessions.list()).items) == 1
+    assert worktrees(world) == [str(world.project)]
+    assert [path.suffix for path in (world.data / "copies").iterdir()] == [".lock"]
+
+
+async def test_a_child_of_an_isolated_child_may_have_a_copy_of_the_copy(world: World) -> None:
+    """SES-416: its changes are applied to the copy of its parent, and from there to the project."""
+    world.configure(agent={"general": {"permission": {"subagent": "allow"}}})
+    world.repository()
+    cast = Cast(
+        root=[delegating(isolated("middle"))],
+        middle=[shell("echo middle > middle.txt"), delegating(isolated("deep"))],
+        deep=[shell("cat middle.txt > deep.txt")],
+    )
+
+    def play(request: Request) -> Turn:
+        turn = cast(request)
+        if turn.text != "middle done" or len(cast.requests["middle"]) > 3:
+            return turn
+        return calling("apply_subagent", sessionID=request.results[-1].partition('sessionID="')[2].partition('"')[0])
+
+    world.model.always = play
+    async with world.host() as hf:
+        _, _, state = await delegated(hf)
+        assert isinstance(state, ToolCompleted), state
+        assert "+middle" in state.content[0].text
+        assert "deep.txt" in state.content[0].text
+    assert not (world.project / "deep.txt").exists()
+    assert len(worktrees(world)) == 2
