@@ -15,6 +15,7 @@ FEW = {
     "activity.all": "only Sessions that owe an answer have a row",
     "event.aggregates": "all of them are asked for",
     "inbox.lost_wakes": "only pending inputs have a row",
+    "request.owned": "only open requests are in the index",
     "session.list_asc": "in the order of the index, up to the limit",
     "session.list_desc": "in the order of the index, up to the limit",
 }
