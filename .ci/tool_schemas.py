@@ -20,9 +20,11 @@ async def types() -> list[type]:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         environment = {"HOME": folder, "EXA_API_KEY": "none", "PARALLEL_API_KEY": "none"}
-        async with Runtime(paths=Paths(home / "data"), directory=home, environment=environment) as runtime:
-            async with runtime.locations.use(runtime.location) as services:
-                tools = [registration._tool for registration in services.tools._current().registrations.values()]
+        async with (
+            Runtime(paths=Paths(home / "data"), directory=home, environment=environment) as runtime,
+            runtime.locations.use(runtime.location) as services,
+        ):
+            tools = [registration._tool for registration in services.tools._current().registrations.values()]
     kinds = [kind for tool in tools for kind in (tool.input, tool.output, tool.structured_type)]
     return [kind for kind in kinds if isinstance(kind, type) and name_of(kind).startswith(PACKAGE)]
 
