@@ -18,6 +18,7 @@ from holdfast.protocol import (
     pty,
     questions,
     sessions,
+    trees,
 )
 
 if TYPE_CHECKING:
@@ -37,4 +38,5 @@ API: tuple[Endpoint, ...] = (
     *inbox.ENDPOINTS,
     *instructions.ENDPOINTS,
     *extensions.ENDPOINTS,
+    *trees.ENDPOINTS,
 )

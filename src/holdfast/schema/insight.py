@@ -8,9 +8,31 @@ from holdfast.schema.model import ModelRef
 from holdfast.schema.record import Record
 
 
+class WaitCause(Record):
+    """What the last of a chain of subagents waits for."""
+
+    session_id: str
+    kind: str
+    """As the kind of a wait."""
+    since: int
+    what: str
+    ends: str
+    id: str | None = None
+
+
 class WaitInfo(Record):
     kind: Literal[
-        "provider", "retry", "tool", "permission", "question", "owner", "compaction", "blocked", "recovery", "input"
+        "provider",
+        "retry",
+        "tool",
+        "permission",
+        "question",
+        "owner",
+        "compaction",
+        "blocked",
+        "recovery",
+        "input",
+        "subagent",
     ]
     since: int
     """In milliseconds since the epoch."""
@@ -20,6 +42,10 @@ class WaitInfo(Record):
     id: str | None = None
     until: int | None = None
     """When it ends by itself, if known, in milliseconds since the epoch: the next attempt of a `retry`."""
+    session_id: str | None = None
+    """Of a `subagent`: the child."""
+    cause: WaitCause | None = None
+    """Of a `subagent`: what the child waits for, or the child of that one, and so on."""
 
 
 Stage = Literal["promoted", "compacting", "between", "dispatched", "answering", "waiting", "subagent"]
@@ -51,6 +77,12 @@ class InterruptedActivity(Record):
     message_id: str | None = None
     """Its answer, if one was started."""
     dispatched: int | None = None
+    parent_id: str | None = None
+    """Of a child. This and the following fields are of its tree."""
+    root_id: str | None = None
+    """The Session at the top, which is the Session itself if it has no parent."""
+    depth: int = 0
+    """Below the root."""
 
 
 STRUCTURED_OUTPUT = "Session.StructuredOutputError"

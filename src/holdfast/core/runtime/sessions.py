@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from holdfast.core.runtime.prompt_check import PromptCheck
     from holdfast.core.runtime.recovery import Recovery
     from holdfast.core.runtime.reverts import Reverts
+    from holdfast.core.runtime.tree_changes import TreeChanges
     from holdfast.core.runtime.waits import Waits
     from holdfast.core.session.interrupt import Interrupt
     from holdfast.core.session.mentioned import Mentioned
@@ -66,6 +67,7 @@ class Sessions:
         recovery: Recovery,
         waits: Waits,
         check: PromptCheck,
+        tree_changes: TreeChanges,
     ) -> None:
         self._log = services.log
         self._store = services.store
@@ -78,6 +80,7 @@ class Sessions:
         self._recovery = recovery
         self._waits = waits
         self._check = check
+        self._tree_changes = tree_changes
         self._ids = services.ids
         self._clock = services.clock
         self._ongoing: set[asyncio.Task[Any]] = set()
@@ -199,10 +202,11 @@ class Sessions:
     async def archive(self, session_id: str, *, archived: bool = True) -> Session:
         return await self._detached(self._records.archive(session_id, archived=archived))
 
-    async def delete(self, session_id: str) -> None:
-        """Interrupts what runs, then removes the Session from every view. Its events stay in the log."""
+    async def delete(self, session_id: str, *, keep_children: bool = False) -> None:
+        """Interrupts what runs, then removes the Session and its descendants from every view. Their events stay in the
+        log. With `keep_children` the children stay, without a parent."""
         await self._store.get(session_id)
-        await self._detached(self._delete(session_id))
+        await self._detached(self._tree_changes.delete(session_id, keep_children=keep_children))
 
     async def move(self, session_id: str, directory: str, *, move_changes: bool = False) -> None:
         await self._detached(self._moves.move(session_id, directory, move_changes=move_changes))
@@ -343,9 +347,11 @@ class Sessions:
         await self._store.get(session_id)
         await self._execution.wait(session_id)
 
-    async def interrupt(self, session_id: str) -> None:
+    async def interrupt(self, session_id: str, *, background: bool = False) -> None:
+        """Stop what runs, with the tasks that its calls wait for; with `background`, everything below it."""
         await self._store.get(session_id)
-        await self._detached(self._interrupt(session_id))
+        stopping = self._tree_changes.interrupt if background else self._interrupt
+        await self._detached(stopping(session_id))
 
     async def active(self) -> list[str]:
         return await self._execution.active()
@@ -407,10 +413,6 @@ class Sessions:
         if session_id in await self._execution.active():
             await self._inbox.hold_back(session_id)
         await self._execution.interrupt(session_id)
-
-    async def _delete(self, session_id: str) -> None:
-        await self._execution.interrupt(session_id)
-        await self._records.delete(session_id)
 
     async def _detached(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.get_running_loop().create_task(work)

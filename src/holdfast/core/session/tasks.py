@@ -16,7 +16,7 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,7 +39,7 @@ from holdfast.schema.frozen import Frozen
 from holdfast.schema.task_event import TaskMoved, TaskStarted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
 
     from holdfast.core.clock import Clock
     from holdfast.core.database.database import Database
@@ -107,7 +107,19 @@ class Tasks:
         """Calls of this process that wait for a child, by Session."""
         self._foreground: Counter[str] = Counter()
         """How many there are, by root."""
+        self._quiet: Counter[str] = Counter()
+        """Sessions that results do not wake, because somebody stops them."""
         self._ongoing: set[asyncio.Task[Any]] = set()
+
+    @contextmanager
+    def quietly(self, *session_ids: str) -> Iterator[None]:
+        """Meanwhile results are admitted to these Sessions without waking them."""
+        self._quiet.update(session_ids)
+        try:
+            yield
+        finally:
+            self._quiet.subtract(session_ids)
+            self._quiet = +self._quiet
 
     async def of_call(self, call: CallKey) -> Task | None:
         """The task that an earlier execution of this call started."""
@@ -228,6 +240,7 @@ class Tasks:
             description=work.description,
             background=work.background,
             delivered=False,
+            started=started.timestamp,
         )
 
     async def _hand_over(self, task: Task, work: Work, parent: Session, *, known: bool) -> None:
@@ -314,7 +327,7 @@ class Tasks:
         parent = await self._store.find(task.session_id)
         if end is None or parent is None:
             return
-        wake = parent.revert is None
+        wake = parent.revert is None and parent.id not in self._quiet
         try:
             await self._inbox.admit_synthetic(
                 parent.id,
