@@ -9,6 +9,7 @@ from msgspec import UNSET
 from holdfast.schema.record import Record
 from holdfast.schema.session import CacheTokens, Tokens
 from holdfast.schema.session_message import AssistantMessage, TextPart
+from holdfast.schema.tree import TreeTotal
 
 if TYPE_CHECKING:
     from holdfast.cli.answer import Answer
@@ -29,9 +30,13 @@ class Result(Record):
     tokens: Tokens
     """Of all steps of the answer."""
     error: str | None = None
+    total: TreeTotal | None = None
+    """Of the Session and its subagents since they were created, if it has any."""
 
 
-async def result_of(client: AsyncClient, session_id: str, answer: Answer, *, replies: bool) -> Result:
+async def result_of(
+    client: AsyncClient, session_id: str, answer: Answer, *, replies: bool, total: TreeTotal | None = None
+) -> Result:
     text: str | None = None
     structured: Any = UNSET
     if answer.message_id is not None:
@@ -54,4 +59,5 @@ async def result_of(client: AsyncClient, session_id: str, answer: Answer, *, rep
             cache=CacheTokens(read=used["read"], write=used["write"]),
         ),
         error=answer.problem if replies else None,
+        total=total,
     )

@@ -70,8 +70,11 @@ async def _run(ask: Ask) -> int:
             follower.position = receipt.admitted_seq - 1
 
         await follower.follow(admit)
+        total = (await client.sessions.tree(session.id, limit=1)).nodes[0].total if screen.children.any else None
         if isinstance(screen, JsonScreen):
-            screen.ended(await result_of(client, session.id, answer, replies=not ask.no_reply))
+            screen.ended(await result_of(client, session.id, answer, replies=not ask.no_reply, total=total))
+        elif total is not None:
+            screen.used(total)
         return _exit_code(screen, None if ask.no_reply else answer)
 
 
@@ -109,7 +112,7 @@ async def _continue(session_id: str, yes: bool) -> int:
     async with AsyncExitStack() as stack:
         screen, attendance = Screen(quiet=False), Attendance.of_process(yes=yes)
         client = (await open_client(Ask(session_id=session_id, yes=yes), attendance, screen, stack)).client
-        if await _nothing_to_continue(client, session_id):
+        if await _nothing_to_continue(client, session_id) and not await _left_below(client, session_id):
             return fail(f"The last turn of {session_id} is complete; there is nothing to continue.")
         answer = Answer()
         follower = Follower(client, session_id, screen, Answering(client, session_id, screen, attendance), answer)
@@ -126,6 +129,14 @@ async def _steer(session_id: str, input_id: str, yes: bool) -> int:
         follower = Follower(client, session_id, screen, Answering(client, session_id, screen, attendance), answer)
         await follower.follow(lambda: client.sessions.steer_input(session_id, inbox_id=input_id))
         return _exit_code(screen, answer)
+
+
+async def _left_below(client: AsyncClient, session_id: str) -> bool:
+    """Whether a subagent was left without a process."""
+    if len(nodes := (await client.sessions.tree(session_id)).nodes) < 2:
+        return False
+    left = {activity.session_id for activity in await client.sessions.interrupted()}
+    return any(node.id in left for node in nodes)
 
 
 async def _nothing_to_continue(client: AsyncClient, session_id: str) -> bool:

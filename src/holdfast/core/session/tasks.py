@@ -180,7 +180,7 @@ class Tasks:
             await self._give_up(task)
             if task.background:
                 await self._deliver(task)
-            elif not self._wakeups.executing(task.session_id):
+            elif not self._wakeups.executing(task.session_id) and task.session_id not in self._quiet:
                 self._wakeups.session(task.session_id)
 
     async def deliver_all(self) -> None:
