@@ -135,8 +135,9 @@ def test_a_session_is_deleted_with_its_children_or_without(tree: Ran, here: Invo
     assert len(rows(here("sessions", "--all"))) == 1
 
 
-def test_a_decision_at_the_root_is_one_for_the_tree(holdfast: Machine, provider: Provider, here: Invoke) -> None:
-    """API-574, SES-407, SES-408: what a killed process left below is abandoned with its root."""
+@pytest.fixture
+def killed(holdfast: Machine, provider: Provider) -> None:
+    """A process was killed while its subagent waited for the provider."""
     holdfast.use_provider(provider.url)
     provider.behave = provider.hang
     holdfast.script({"calls": [subagent("x", model="mock/m")]}, {"text": "Good."})
@@ -144,6 +145,24 @@ def test_a_decision_at_the_root_is_one_for_the_tree(holdfast: Machine, provider:
     assert provider.asked.acquire(timeout=20)
     process.kill()
     finish(process)
+
+
+@pytest.mark.usefixtures("killed")
+def test_a_tree_that_was_left_goes_on_from_its_root(holdfast: Machine, provider: Provider, here: Invoke) -> None:
+    """API-574, SES-407: the subagent is asked again, and its result ends the call of the root."""
+    root, _ = asyncio.run(_interrupted(holdfast))
+    provider.behave = Provider.answer
+    ran = holdfast("sessions", "recover", root.session_id, "--continue", "--yes")
+    assert (ran.code, ran.out) == (0, "Good.\n"), ran
+    drawn = here("sessions", "tree", root.session_id).out
+    assert "  idle  " in drawn
+    assert "  completed  general  " in drawn
+    assert len(provider.bodies) == 2
+
+
+@pytest.mark.usefixtures("killed")
+def test_a_decision_at_the_root_is_one_for_the_tree(holdfast: Machine, here: Invoke) -> None:
+    """API-574, SES-401, SES-407, SES-408: what a killed process left below is abandoned with its root."""
     found = asyncio.run(_interrupted(holdfast))
     root, child = found
     assert (root.depth, child.depth, child.parent_id, child.root_id) == (0, 1, root.session_id, root.session_id)

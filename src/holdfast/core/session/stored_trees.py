@@ -46,9 +46,7 @@ class TreePlace(Frozen):
     """Below the root."""
 
 
-class UsageRow(Frozen):
-    id: str
-    depth: int
+class UsageRow(Member):
     parent_id: str | None
     cost: float
     tokens_input: int
@@ -130,6 +128,9 @@ class TaskRow(Frozen):
         return "cancelled" if unfinished else "completed"
 
 
+M = TypeVar("M", bound=Member)
+
+
 class StoredTrees:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -137,7 +138,8 @@ class StoredTrees:
     async def members(self, session_id: str) -> list[Member]:
         """The Session and its descendants, parents first; empty if it does not exist."""
         key: dict[str, Value] = {"id": session_id, "limit": LARGEST_TREE}
-        return await self._database.fetch_large("tree.members", key, into=Member)
+        rows = await self._database.fetch_large("tree.members", key, into=Member)
+        return list(_once(rows).values())
 
     async def member_ids(self, session_id: str) -> list[str]:
         return [member.id for member in await self.members(session_id)]
@@ -147,7 +149,8 @@ class StoredTrees:
 
     async def usage(self, session_id: str) -> list[UsageRow]:
         """What each Session of a tree has used, parents first."""
-        return await self._database.fetch_large("tree.usage", {"id": session_id}, into=UsageRow)
+        rows = await self._database.fetch_large("tree.usage", {"id": session_id}, into=UsageRow)
+        return list(_once(rows).values())
 
     async def ancestors(self, session_id: str) -> list[TreeAncestor]:
         """Root first."""
@@ -215,6 +218,14 @@ class _AnswerHeader(Record):
     finish: str | None = None
     error: _AnswerError | None = None
     rejected: str | None = None
+
+
+def _once(rows: list[M]) -> dict[str, M]:
+    """The first row of each Session: a damaged tree may be a ring."""
+    found: dict[str, M] = {}
+    for row in rows:
+        found.setdefault(row.id, row)
+    return found
 
 
 def _json(ids: Collection[str]) -> str:
