@@ -29,8 +29,9 @@ $(STAMP): pyproject.toml requirements/dev.txt
 run: setup ## one prompt through the whole runtime, offline: the model reads a file and answers from it
 	@$(BIN)/holdfast run --model demo/echo "What does LICENSE say in its first line?"
 
+# Compiled tests are kept whatever the environment says: compiling them takes each worker 15 seconds.
 test: setup ## the test suite, in parallel (no network, under eight minutes on two cores)
-	@$(BIN)/python $(PYTEST) -m "not prove and not acceptance" -n $(WORKERS) --dist worksteal
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python $(PYTEST) -m "not prove and not acceptance" -n $(WORKERS) --dist worksteal
 
 acceptance: setup ## what needs node or bubblewrap: the official JavaScript SDK, the sandbox
 	@sh tests/acceptance/install-bubblewrap.sh

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import random
-from collections.abc import AsyncIterator, Iterator
+import signal
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import uvicorn
 from hypothesis import HealthCheck, settings
+from tests.database_template import DatabaseTemplate
 
 from holdfast.core.clock import Ids
 from holdfast.core.database.database import SqliteDatabase
@@ -38,6 +43,52 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("recorded"):
             item.add_marker(absent)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _new_databases_are_copies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """In this process. The tests of the database itself and all `holdfast` processes migrate an empty file."""
+    template = DatabaseTemplate(tmp_path_factory.mktemp("template"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("holdfast.core.database.database.prepare", template.prepare)
+        yield
+
+
+def pytest_sessionstart() -> None:
+    """Processes would inherit from `nohup make test` that SIGHUP is ignored."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thousands of tests stay alive. The garbage collector leaves them out, which halves its time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
+
+
+class _ShortSleeps:
+    """`asyncio` with short sleeps."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(min(seconds, 0.01))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _servers_end_at_once() -> Iterator[None]:
+    """uvicorn looks ten times a second whether it is to end, and then whether its connections have ended: 0.15 s for
+    each test with a server. A `holdfast` process still does that."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(uvicorn.server, "asyncio", _ShortSleeps())
+        yield
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ export function createClient(options) {
       switchAgent: call({ method: "POST", path: "/api/session/{sessionID}/agent", shape: "void", errors: [400, 401, 404], payload: ["agent"] }),
       switchModel: call({ method: "POST", path: "/api/session/{sessionID}/model", shape: "void", errors: [400, 401, 404], payload: ["model"] }),
       prompt: call({ method: "POST", path: "/api/session/{sessionID}/prompt", shape: "data", errors: [400, 401, 404, 409, 503], headers: {"x-holdfast-checked":"1"}, payload: ["id", "prompt", "text", "files", "agents", "skills", "metadata", "system", "tools", "format", "agent", "model", "variant", "noReply", "delivery", "resume", "resolve"] }),
-      command: call({ method: "POST", path: "/api/session/{sessionID}/command", shape: "data", errors: [400, 401, 404, 409, 503], payload: ["command", "id", "arguments", "agent", "model", "files", "agents", "skills", "delivery", "resume"] }),
+      command: call({ method: "POST", path: "/api/session/{sessionID}/command", shape: "data", errors: [400, 401, 404, 409, 503], payload: ["command", "id", "arguments", "agent", "model", "files", "agents", "skills", "delivery", "resume", "resolve"] }),
       skill: call({ method: "POST", path: "/api/session/{sessionID}/skill", shape: "void", errors: [400, 401, 404, 409, 503], payload: ["skill", "id", "resume"] }),
       shell: call({ method: "POST", path: "/api/session/{sessionID}/shell", shape: "void", errors: [400, 401, 403, 404, 409, 503], payload: ["command", "id"] }),
       synthetic: call({ method: "POST", path: "/api/session/{sessionID}/synthetic", shape: "data", errors: [400, 401, 404, 409], payload: ["text", "id", "description", "metadata", "delivery", "resume"] }),

@@ -166,6 +166,27 @@ class Machine:
             return await hf.sessions.get(session_id), await hf.sessions.context(session_id)
 
 
+class NearMachine(Machine):
+    """Runs commands inside this process, which takes a fifth of the time. Servers and terminals are still processes."""
+
+    def __call__(self, *arguments: str | bytes, **environment: str) -> Ran:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in os.environ:
+                patch.delenv(name)
+            for name, value in {**self.environment, **environment}.items():
+                patch.setenv(name, value)
+            patch.chdir(self.project)
+            return invoke(*(os.fsdecode(argument) for argument in arguments))
+
+
+def invoke(*arguments: str, given: str | None = None) -> Ran:
+    """A command inside this process."""
+    result = CliRunner().invoke(cli, arguments, input=given, prog_name="holdfast")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Ran(result.exit_code, result.stdout, result.stderr)
+
+
 def _take_terminal() -> None:
     """Make standard input the controlling terminal of a new process."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -228,8 +249,9 @@ def finish(process: subprocess.Popen[str], timeout: float = PATIENCE) -> Ran:
 
 
 @pytest.fixture
-def holdfast(tmp_path: Path) -> Iterator[Machine]:
-    machine = Machine(tmp_path)
+def holdfast(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Machine]:
+    """A module with `MACHINE = NearMachine` has its commands run in this process."""
+    machine: Machine = getattr(request.module, "MACHINE", Machine)(tmp_path)
     yield machine
     machine.clean_up()
 
@@ -242,13 +264,6 @@ def here(holdfast: Machine, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ra
     for name, value in holdfast.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(holdfast.project)
-
-    def invoke(*arguments: str, given: str | None = None) -> Ran:
-        result = CliRunner().invoke(cli, arguments, input=given, prog_name="holdfast")
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return Ran(result.exit_code, result.stdout, result.stderr)
-
     return invoke
 
 

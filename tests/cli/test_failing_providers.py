@@ -8,11 +8,12 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 
 import pytest
-from tests.cli.conftest import Machine, Provider, frame, free_port
+from tests.cli.conftest import Machine, Provider, Ran, frame, free_port
 
 from holdfast.schema.session_message import AssistantMessage, UserMessage
 
 Handler = BaseHTTPRequestHandler
+Command = Callable[..., Ran]
 
 
 def garbage(handler: Handler) -> None:
@@ -104,12 +105,12 @@ BROKEN_OFF = (closes_in_mid_stream, cuts_a_frame, breaks_a_promised_length)
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_bad_answer_is_one_readable_line(
-    holdfast: Machine, provider: Provider, behaviour: Callable[[Handler], None], said: str
+    holdfast: Machine, here: Command, provider: Provider, behaviour: Callable[[Handler], None], said: str
 ) -> None:
     """API-127: exit code 1, what was said is kept, the failure is recorded with it."""
     holdfast.use_provider(provider.url)
     provider.behave = behaviour
-    ran = holdfast("run", "hello")
+    ran = here("run", "hello")
 
     assert ran.code == 1
     assert said in ran.complaint
@@ -161,10 +162,10 @@ def test_an_unreachable_provider_is_named_by_its_address(holdfast: Machine) -> N
 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://127.0.0.1/v1", "http://", "http://127.0.0.1:port/v1", ""])
-def test_an_endpoint_that_is_no_address(holdfast: Machine, url: str) -> None:
+def test_an_endpoint_that_is_no_address(holdfast: Machine, here: Command, url: str) -> None:
     """A mistake in opencode.json is one line too."""
     holdfast.use_provider(url)
-    ran = holdfast("run", "hello")
+    ran = here("run", "hello")
 
     assert ran.code == 1
     assert ran.complaint
@@ -174,10 +175,10 @@ def test_an_endpoint_that_is_no_address(holdfast: Machine, url: str) -> None:
 @pytest.mark.parametrize(
     "text", ["{", '{"model": 5}', '{"provider": []}', '{"provider": {"mock": 5}}', '{"model": "noslash"}', "[]", "\0"]
 )
-def test_a_broken_configuration_breaks_nothing(holdfast: Machine, text: str) -> None:
+def test_a_broken_configuration_breaks_nothing(holdfast: Machine, here: Command, text: str) -> None:
     """An answer, or one line that says why not."""
     (holdfast.project / "opencode.json").write_text(text, encoding="utf-8")
-    ran = holdfast("run", "hello")
+    ran = here("run", "hello")
 
     assert "Traceback" not in ran.err
     assert ran.code == 0 or ran.complaint

@@ -76,9 +76,11 @@ def test_without_any_model_the_offline_one_answers_and_says_so(holdfast: Machine
         (("--unknown", "x"), 2, "--unknown"),
     ],
 )
-def test_a_mistake_is_one_readable_line(holdfast: Machine, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_a_mistake_is_one_readable_line(
+    holdfast: Machine, here: Callable[..., Ran], arguments: tuple[str, ...], code: int, said: str
+) -> None:
     """Exit code 1 or 2, and a line that names what is wrong."""
-    ran = holdfast("run", *arguments)
+    ran = here("run", *arguments)
 
     assert (ran.code, ran.out) == (code, "")
     assert said in ran.complaint
@@ -170,9 +172,9 @@ def test_attached_with_a_wrong_password(holdfast: Machine, serve: Callable[..., 
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://127.0.0.1:port", "nonsense", "ftp://127.0.0.1"])
-def test_attaching_to_a_bad_address_is_told_in_one_line(holdfast: Machine, url: str) -> None:
+def test_attaching_to_a_bad_address_is_told_in_one_line(here: Callable[..., Ran], url: str) -> None:
     """API-309: one line, whatever is wrong with the address."""
-    ran = holdfast(*ECHO, "--attach", url, "x")
+    ran = here(*ECHO, "--attach", url, "x")
 
     assert (ran.code, ran.out) == (1, "")
     assert ran.complaint

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ import pytest
 import uvicorn
 from tests.client.conftest import frame
 from tests.client.support import in_threads
+from tests.plain_http import loopback_listener
 
 from holdfast.client.call import Options
 from holdfast.client.errors import ApiError, ClientError
@@ -68,7 +68,7 @@ async def listening(app: App) -> AsyncIterator[str]:
 @asynccontextmanager
 async def serving(app: Callable[..., Awaitable[None]]) -> AsyncIterator[str]:
     server = uvicorn.Server(uvicorn.Config(app, http="httptools", ws="none", lifespan="off", log_level="critical"))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with loopback_listener() as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         server.should_exit = True

@@ -91,6 +91,55 @@ def test_schema_and_protocol_know_nothing_above_them() -> None:
     assert not packages(modules) & (NETWORK | STORAGE)
 
 
+ANSWERED = """
+import asyncio
+from holdfast import Holdfast, ModelRef, PromptInput
+
+async def main():
+    async with Holdfast({project!r}, data={data!r}, environment={{}}, unattended="deny") as hf:
+        session = await hf.sessions.create(model=ModelRef(id="echo", provider_id="demo"))
+        await hf.sessions.prompt(session.id, prompt=PromptInput(text="hi"), resolve=True)
+        await hf.sessions.wait(session.id)
+        assert (await hf.sessions.outcome(session.id)).type == "completed"
+
+asyncio.run(main())
+"""
+LATER = {
+    "difflib",
+    "shlex",
+    "holdfast.core.command.template",
+    "holdfast.core.filesystem.page",
+    "holdfast.core.html.html",
+    "holdfast.core.plugin.host",
+    "holdfast.core.runner.compaction",
+    "holdfast.core.runner.pruning",
+    "holdfast.core.runner.shell_messages",
+    "holdfast.core.search.match",
+    "holdfast.core.snapshot.selection",
+    "holdfast.core.snapshot.transfer",
+    "holdfast.core.tool.builtin.hunk",
+    "holdfast.core.tool.builtin.patch",
+    "holdfast.core.tool.builtin.question",
+    "holdfast.core.tool.builtin.replacement",
+    "holdfast.core.tool.command_output",
+    "holdfast.core.tool.typed",
+    "holdfast.core.web.charset",
+    "holdfast.embedded.piece_maker",
+    "holdfast.embedded.prompting",
+    "holdfast.llm.json_schema",
+    "holdfast.llm.native_schema",
+    "holdfast.llm.schema_check",
+}
+"""Modules that no answer without tools needs: plugins, compaction, forms of answers, what tools do."""
+
+
+def test_the_first_answer_loads_no_deferred_module(tmp_path: Path) -> None:
+    """A cold start pays for what it uses."""
+    modules = loaded(ANSWERED.format(project=str(tmp_path), data=str(tmp_path / "data")))
+
+    assert modules & LATER == set()
+
+
 BLOCKING = """
 from holdfast import PromptInput
 from holdfast.embedded.blocking import HoldfastSync

@@ -190,7 +190,7 @@ async def test_a_connection_that_says_nothing_is_lost() -> None:
     left = asyncio.Semaphore(0)
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    patience = Patience(attempts=2, first=0.0, silence=0.05)
+    patience = Patience(attempts=2, first=0.0, silence=0.25)
     seen: list[int] = []
     async with AsyncClient(HttpTransport(url)) as client:
         with pytest.raises(ClientError):  # noqa: PT012
@@ -201,4 +201,4 @@ async def test_a_connection_that_says_nothing_is_lost() -> None:
     server.close()
 
     assert seen == [1, 2]
-    assert len(asked) == 4
+    assert 2 < len(asked) <= 4  # on a busy machine an attempt may end before it reached the server

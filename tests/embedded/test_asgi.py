@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from tests.plain_http import loopback_listener
 
 from holdfast import Holdfast, PromptInput
 from holdfast.client.errors import ApiError, ClientError
@@ -156,7 +156,7 @@ def test_an_empty_password_is_refused(project: Path) -> None:
 async def _served(application: Mounted) -> AsyncIterator[str]:
     config = uvicorn.Config(application, http="httptools", ws="none", lifespan="on", log_level="critical")
     server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with loopback_listener() as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         server.should_exit = True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from tests.plain_http import loopback_listener
 
 from holdfast.embedded import connection
 from holdfast.embedded.connection import HEAD_BYTES, HEADERS, PIPELINED, Connection
@@ -38,7 +38,7 @@ async def serving(
 ) -> AsyncIterator[int]:
     protocol: Any = partial(Connection, unauthenticated=unauthenticated)
     server = uvicorn.Server(uvicorn.Config(application, http=protocol, lifespan="off", log_level="critical"))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with loopback_listener() as listener:
         task = asyncio.create_task(server.serve(sockets=[listener]))
         yield int(listener.getsockname()[1])
         server.should_exit = True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from starlette.applications import Starlette
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Mount
+from tests.plain_http import loopback_listener
 from websockets.asyncio.client import connect
 
 from holdfast import ApiError, AsyncClient, ClientError, Holdfast, PromptInput
@@ -89,7 +89,7 @@ class Served:
 async def served(application: Application, **options: Any) -> AsyncIterator[Served]:
     config = uvicorn.Config(application, lifespan="on", log_level="critical", **SOCKET_OPTIONS, **options)
     server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with loopback_listener() as listener:
         task = asyncio.create_task(server.serve(sockets=[listener]))
         yield Served(server, task, f"127.0.0.1:{listener.getsockname()[1]}")
         server.should_exit = True

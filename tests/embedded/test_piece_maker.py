@@ -110,6 +110,27 @@ def test_a_prompt_that_joins_after_the_answer_is_other_work(maker: PieceMaker) -
     assert (maker.next_began, maker.answer_id) == (True, ANSWER)
 
 
+def test_a_synthetic_input_after_the_answer_is_other_work(maker: PieceMaker) -> None:
+    """API-501: text that the runtime adds by itself is not."""
+    step: dict[str, Any] = {**FIXED, "assistant_message_id": ANSWER}
+    started = ev.StepStarted(**step, agent="build", model=ModelRef(id="m", provider_id="p"))
+    ended = ev.StepEnded(**step, finish="stop", cost=0.0, tokens=NO_TOKENS)
+    take(maker, prompted(2), durable(3, started), durable(4, ended))
+    take(maker, durable(5, ev.Synthetic(**FIXED, message_id="msg_8", text="a note")))
+    assert not maker.next_began
+    take(maker, durable(6, ev.Synthetic(**FIXED, message_id="msg_9", text="an input", delivery="steer")))
+    assert maker.next_began
+
+
+def test_a_prompt_that_joins_after_a_rejected_answer_joins_the_same_work(maker: PieceMaker) -> None:
+    """API-512: a rejected answer is not the end."""
+    step: dict[str, Any] = {**FIXED, "assistant_message_id": ANSWER}
+    started = ev.StepStarted(**step, agent="build", model=ModelRef(id="m", provider_id="p"))
+    rejected = ev.StepEnded(**step, finish="stop", cost=0.0, tokens=NO_TOKENS, rejected="it is not JSON")
+    take(maker, prompted(2), durable(3, started), durable(4, rejected), prompted(5, "msg_8"))
+    assert (maker.may_be_over, maker.next_began) == (False, False)
+
+
 @pytest.mark.parametrize("seed", range(50))
 def test_the_text_is_whole_wherever_the_connection_breaks(maker: PieceMaker, seed: int) -> None:
     """API-502: several parts, broken at random places, with the replay that follows."""

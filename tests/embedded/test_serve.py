@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 import uvicorn
+from tests.plain_http import loopback_listener
 
 from holdfast.client.connect import connect, connect_sync
 from holdfast.client.discovery import running_servers
 from holdfast.client.errors import ClientError
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.embedded.connection import Connection
-from holdfast.embedded.serve import Served, Serving, _Server, serve
+from holdfast.embedded.serve import Served, Serving, _listen, _Server, serve
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.prompt import PromptInput
 from holdfast.schema.session import Session
@@ -61,7 +62,7 @@ async def test_a_caller_who_waits_does_not_hold_the_server_up(
     app = App(runtime)
     config = uvicorn.Config(app, http=Connection, lifespan="off", log_level="critical", timeout_graceful_shutdown=600)
     server = _Server(config, app)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with loopback_listener() as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         async with asyncio.timeout(30), connect(f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
             await client.sessions.prompt(session.id, prompt=PromptInput(text="slow"))
@@ -72,6 +73,14 @@ async def test_a_caller_who_waits_does_not_hold_the_server_up(
             server.should_exit = True
             await waiting
             await serving
+
+
+def test_responses_are_sent_at_once_on_every_event_loop() -> None:
+    """asyncio turns Nagle's algorithm off only for sockets that are known to be TCP."""
+    with _listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.proto == socket.IPPROTO_TCP
 
 
 @pytest.mark.anyio

@@ -20,6 +20,20 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
+def piece(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+ANSWER = HEAD + piece(b"hello") + piece(b"")
+NO_TUNNELS = {
+    "refused": b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n",
+    "nonsense": b"nonsense\r\n\r\n",
+    "endless": b"x" * 100_000,
+    "cut": b"HTTP/1.1 2",
+}
+"""Answers of a proxy that does not connect."""
+
+
 @pytest.fixture(autouse=True)
 def direct(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
@@ -62,14 +76,63 @@ async def read_request(reader: asyncio.StreamReader) -> tuple[dict[str, str], by
     return headers, await reader.readexactly(int(headers["content-length"]))
 
 
-def piece(data: bytes) -> bytes:
-    return b"%x\r\n%s\r\n" % (len(data), data)
-
-
 async def wait_for_close(reader: asyncio.StreamReader) -> None:
     with suppress(ConnectionResetError):  # so it is called when something we sent was never read
         while await reader.read(65_536):
             pass
+
+
+def answering(*blocks: bytes, close: bool = True) -> Handler:
+    """One request is answered with these bytes."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        for block in blocks:
+            writer.write(block)
+            await writer.drain()
+        if not close:
+            await wait_for_close(reader)
+
+    return serve
+
+
+class Answering:
+    """Gives each request of a connection the same answer, and counts the connections. With `requests`, closes one after
+    so many; `closed` is set then."""
+
+    def __init__(self, answer: bytes = ANSWER, requests: int | None = None) -> None:
+        self.connections = 0
+        self.closed = asyncio.Event()
+        self._answer = answer
+        self._requests = requests
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        left = self._requests
+        while left != 0:
+            try:
+                await read_request(reader)
+            except asyncio.IncompleteReadError:
+                return
+            writer.write(self._answer)
+            await writer.drain()
+            left = None if left is None else left - 1
+        writer.close()
+        await writer.wait_closed()
+        self.closed.set()
+
+
+class CutAnswer:
+    """Sends the beginning of an answer, up to `cut`, and closes."""
+
+    def __init__(self, answer: bytes) -> None:
+        self.answer = answer
+        self.cut = 0
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(self.answer[: self.cut])
+        await writer.drain()
 
 
 class Authority:

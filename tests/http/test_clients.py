@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 from tests.http.support import (
+    ANSWER,
     HEAD,
+    NO_TUNNELS,
+    Answering,
     Authority,
+    CutAnswer,
     ForwardProxy,
-    Handler,
+    answering,
     authority,
     direct,
     piece,
@@ -40,7 +44,6 @@ __all__ = ["authority", "direct"]
 
 pytestmark = pytest.mark.anyio
 
-ANSWER = HEAD + piece(b"hello") + piece(b"")
 Send = Callable[..., Awaitable[tuple[int, bytes]]]
 
 
@@ -102,34 +105,16 @@ def post(base: str, body: bytes = b"{}", **headers: str) -> Request:
     return Request("POST", parse(f"{base}/x"), headers, (body,))
 
 
-def answering(*blocks: bytes, close: bool = True) -> Handler:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        for block in blocks:
-            writer.write(block)
-            await writer.drain()
-        if not close:
-            await wait_for_close(reader)
-
-    return serve
-
-
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
 async def test_cut_at_every_byte_a_response_ends_with_a_typed_error(send: Send) -> None:
-    cut = 0
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        writer.write(ANSWER[:cut])
-        await writer.drain()
-
-    async with raw_server(serve) as base, asyncio.timeout(60):
-        for cut in range(len(ANSWER)):
-            with pytest.raises(ResponseTruncated if cut else NoResponse):
+    server = CutAnswer(ANSWER)
+    async with raw_server(server) as base, asyncio.timeout(60):
+        for server.cut in range(len(ANSWER)):
+            with pytest.raises(ResponseTruncated if server.cut else NoResponse):
                 await send(post(base))
-        cut = len(ANSWER)
+        server.cut = len(ANSWER)
         assert await send(post(base)) == (200, b"hello")
 
 
@@ -194,28 +179,15 @@ async def test_a_refused_connection_is_the_error_of_the_system(send: Send) -> No
 
 
 async def test_a_connection_is_reused_and_one_that_was_closed_is_not(send: Send) -> None:
-    connections = 0
-    closed = asyncio.Event()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        for _ in range(2):
-            await read_request(reader)
-            writer.write(ANSWER)
-            await writer.drain()
-        writer.close()
-        await writer.wait_closed()
-        closed.set()
-
-    async with raw_server(serve) as base:
+    server = Answering(requests=2)
+    async with raw_server(server) as base:
         for _ in range(2):
             await send(post(base))
-        assert connections == 1
-        await closed.wait()
+        assert server.connections == 1
+        await server.closed.wait()
         await send.notices_closed()  # type: ignore[attr-defined]
         assert await send(post(base)) == (200, b"hello")
-    assert connections == 2
+    assert server.connections == 2
 
 
 @pytest.mark.parametrize("kind", [Asynchronous, Blocking])
@@ -245,21 +217,13 @@ async def test_a_request_is_not_sent_twice_unless_that_is_wanted(kind: type[Asyn
 async def test_without_keeping_every_request_has_its_own_connection(
     kind: type[Asynchronous] | type[Blocking],
 ) -> None:
-    connections = 0
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        await read_request(reader)
-        writer.write(ANSWER)
-        await wait_for_close(reader)
-
+    server = Answering()
     send = kind(0.0)
-    async with raw_server(serve) as base:
+    async with raw_server(server) as base:
         for _ in range(2):
             await send(post(base))
     await send.close()
-    assert connections == 2
+    assert server.connections == 2
 
 
 async def test_a_unix_socket_takes_the_place_of_the_address(send: Send, tmp_path: Path) -> None:
@@ -305,7 +269,7 @@ async def test_a_certificate_that_is_not_trusted_is_refused(send: Send, authorit
             await send(post(base))
 
 
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 407 No\r\n\r\n", b"nonsense\r\n\r\n", b"x" * 100_000, b"HTTP/1.1 2"])
+@pytest.mark.parametrize("answer", NO_TUNNELS.values(), ids=NO_TUNNELS)
 async def test_a_proxy_that_opens_no_tunnel(send: Send, monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
     async with raw_server(ForwardProxy(refuse=answer)) as via:
         monkeypatch.setenv("https_proxy", via.removesuffix("/v1"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.http.errors import InvalidRequest
 from holdfast.http.request import BLOCK, Request, blocks
-from holdfast.http.url import Origin, parse
+from holdfast.http.url import Origin, parse, proxy_of
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,43 @@ def test_origins_are_equal_when_connections_are_interchangeable() -> None:
     plain, local = (parse("http://H:80/a", use_proxy=False, socket=path).origin for path in (None, "/run/x"))
     assert plain == Origin("http", "h", 80) != local
     assert len({plain, local, Origin("http", "h", 80)}) == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "origin", "target"),
+    [
+        ("http://h/v1/x%3Ay?b=%20&a", Origin("http", "h", 80), "/v1/x%3Ay?b=%20&a"),
+        ("HTTPS://Api.Example.com:8443", Origin("https", "api.example.com", 8443), "/"),
+        ("http://[::1]:99/a#fragment", Origin("http", "::1", 99), "/a"),
+        ("https://bücher.example/", Origin("https", "xn--bcher-kva.example", 443), "/"),
+    ],
+)
+def test_an_address_is_taken_apart_and_kept_as_it_was_signed(url: str, origin: Origin, target: str) -> None:
+    """LLM-360"""
+    address = parse(url, use_proxy=False)
+    assert (address.origin, address.target) == (origin, target)
+
+
+@pytest.mark.parametrize(
+    ("origin", "place", "authority"),
+    [
+        (Origin("http", "h", 80), "h:80", "h"),
+        (Origin("https", "h", 80), "h:80", "h:80"),
+        (Origin("https", "::1", 443), "[::1]:443", "[::1]"),
+        (Origin("http", "::80", 8080), "[::80]:8080", "[::80]:8080"),
+    ],
+)
+def test_the_host_header_omits_the_default_port(origin: Origin, place: str, authority: str) -> None:
+    """LLM-360: for a proxy with its port, in a request without one that goes without saying."""
+    assert (origin.place, origin.authority) == (place, authority)
+
+
+def test_hosts_of_no_proxy_are_reached_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://p:1")
+    monkeypatch.setenv("no_proxy", "internal.example,127.0.0.1")
+    assert proxy_of(Origin("http", "api.example", 80)) == "http://p:1"
+    assert proxy_of(Origin("http", "host.internal.example", 80)) is None
+    assert proxy_of(Origin("http", "127.0.0.1", 4096)) is None
+    assert proxy_of(Origin("https", "api.example", 443)) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -191,6 +192,12 @@ def test_a_root_that_is_a_reference_is_opened() -> None:
     format = AnswerFormat({"$ref": "#/$defs/City", "$schema": "x", "$defs": {"City": CITY}})
     assert not format.wrapped
     assert format.offered == {**CITY, "$defs": {"City": CITY}}
+
+
+def test_a_value_that_is_nested_too_deeply_is_no_answer() -> None:
+    """LLM-434: whatever the schema says; it would be stored, and not every reader could decode it."""
+    assert AnswerFormat({}).read_text("[" * 128 + "]" * 128) == Value(json.loads("[" * 128 + "]" * 128))
+    assert AnswerFormat({}).read_text("[" * 129 + "]" * 129) == Problem("it is nested more than 128 levels deep")
 
 
 def test_a_hostile_pattern_ends() -> None:

@@ -82,6 +82,7 @@ def test_a_match_that_takes_too_long_says_so() -> None:
         ("a**", "two repetitions"),
         ("a{2,1}", "invalid repetition"),
         ("a{x}", "invalid repetition"),
+        ("a{1,²}", "invalid repetition"),
         ("[b-a]", "invalid range"),
         ("(?=a)", "look-around"),
         ("(?<!a)", "look-around"),

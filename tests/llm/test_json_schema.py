@@ -71,6 +71,7 @@ TREE = {
         ({"oneOf": [{"type": "integer"}, {"minimum": 3}]}, 2, 4, "$: fits 2 alternatives where only one is allowed"),
         ({"allOf": [{"type": "integer"}, {"minimum": 3}]}, 4, 2, "$: is less than 3"),
         ({"not": {"type": "string"}}, 1, "a", "$: is what it must not be"),
+        ({"type": "integer"}, 10**400, 0.5, "$: expected integer, got number"),
         ({"multipleOf": 5}, 10, 11, "$: is not a multiple of 5"),
         ({"multipleOf": 0.1}, 0.3, 0.35, "$: is not a multiple of 0.1"),
         ({"uniqueItems": True}, [1, "1", True, [1]], [{"a": 1}, {"a": 1.0}], "$: has the same item twice"),
@@ -136,6 +137,15 @@ def test_a_value_that_takes_too_long_to_validate_is_not_valid() -> None:
     assert violations({"items": names}, ["name 2999"] * 5_000) == [TOO_LONG]
     patterns = {"items": {"pattern": "^(a|b|ab)*$"}}
     assert violations(patterns, ["ab" * 200] * 1_000) == [TOO_LONG]
+
+
+def test_no_violation_is_made_up_when_validation_is_cut_off() -> None:
+    """LLM-434: patterns that were not tried do not count as matches."""
+    schema = {"patternProperties": {f"^a{number}": {"type": "string"} for number in range(500)}}
+    value = {f"b{number}": 1 for number in range(2_000)}
+    assert violations(schema, value) == [TOO_LONG]
+    assert violation(schema, value) is None
+    assert violations(schema, {"a1": 1, **value})[0] == "$.a1: expected string, got number"
 
 
 def test_a_value_that_is_nested_too_deeply_is_not_valid() -> None:

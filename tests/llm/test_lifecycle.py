@@ -166,6 +166,9 @@ def closed(written: str, **how: Any) -> list[ev.Event]:
     return [event for event in emit.take() if isinstance(event, ev.ToolCall | ev.ToolInputEnd)]
 
 
+NESTED = '{"a": ' + "[" * 128 + "]" * 128 + "}"
+
+
 @pytest.mark.parametrize("arguments", ["", " ", "\n\t "])
 def test_no_arguments_are_an_empty_object(arguments: str) -> None:
     """LLM-160"""
@@ -174,7 +177,20 @@ def test_no_arguments_are_an_empty_object(arguments: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    ['{"a": 1', "{'a': 1}", "{a: 1}", "nonsense", '{"a": 1} and', '"text"', "[1]", "5", "null", "true", "[" * 100_000],
+    [
+        '{"a": 1',
+        "{'a': 1}",
+        "{a: 1}",
+        "nonsense",
+        '{"a": 1} and',
+        '"text"',
+        "[1]",
+        "5",
+        "null",
+        "true",
+        "[" * 100_000,
+        NESTED,
+    ],
 )
 def test_arguments_that_are_no_object_are_flagged_with_what_was_written(arguments: str) -> None:
     """LLM-160, LLM-161, LLM-162, LLM-163: the turn goes on, and a replay has an empty input."""

@@ -75,6 +75,8 @@ def test_a_schema_that_can_be_used(schema: dict[str, Any]) -> None:
         ({"pattern": "("}, "$.pattern", "not closed"),
         ({"pattern": 5}, "$.pattern", "a string"),
         ({"patternProperties": {"(?=a)": {}}}, "$.patternProperties", "look-around"),
+        ({"patternProperties": None}, "$.patternProperties", "object of schemas"),
+        ({"patternProperties": 5}, "$.patternProperties", "object of schemas"),
         ({"$ref": "https://example.org/schema.json"}, "$.$ref", "nothing is fetched"),
         ({"properties": {"a": {"$ref": "other.json#/a"}}}, "$.properties.a.$ref", "nothing is fetched"),
         ({"$ref": "#/$defs/missing"}, "$.$ref", "leads nowhere"),

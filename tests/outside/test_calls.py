@@ -103,6 +103,8 @@ def test_an_exclamation_mark_runs_a_command(here: Here, holdfast: Machine) -> No
     assert (good.code, good.out) == (0, "one\ntwo\n")
     bad = here(*RUN, "-q", "!echo half; exit 7")
     assert (bad.code, bad.out) == (7, "half\n")
+    silent = here(*RUN, "-q", "!exit 3")
+    assert (silent.code, silent.out) == (3, "")
     again = here("run", "--session", good.session, "!pwd")
     assert again.out == f"{holdfast.project}\n"
     session, messages = holdfast.look(good.session)

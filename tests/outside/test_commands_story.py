@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import Machine, Ran
+from tests.outside.scripted_provider import PATIENCE, Turn, calling
+from tests.outside.test_mentions import asked
 from tests.outside.world import World, ask
 
 from holdfast import ApiError, Holdfast, ModelRef, PromptInput, Session
 from holdfast.schema.exceptions import CommandNotFound, SkillNotFound
+from holdfast.schema.permission import PermissionRequest
 from holdfast.schema.prompt import CommandCall, PromptOptions, SkillInput
 from holdfast.schema.session_message import UserMessage
 
 pytestmark = pytest.mark.anyio
 
 MEGABYTE = 1024 * 1024
+Here = Callable[..., Ran]
 
 
 def skill(world: World, name: str, body: str, *, slash: bool = False) -> None:
@@ -91,12 +98,41 @@ async def test_a_retry_does_not_expand_again(world: World) -> None:
     assert (world.project / "runs.txt").read_text() == "run\n"
 
 
+async def test_a_call_that_is_repeated_meanwhile_runs_its_commands_once(world: World) -> None:
+    """SES-337: a client that did not wait for the answer, and one whose first request has ended."""
+    world.configure(command={"note": {"template": "!`echo x >> ran.txt`"}}, permission={"bash": "ask"})
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        calls = [
+            asyncio.create_task(hf.sessions.command(session.id, command="note", id="msg_same", resume=False))
+            for _ in range(4)
+        ]
+        withdrawn = await asked(hf, session)
+        calls.pop(0).cancel()
+        (request,) = await asked_after(hf, session, withdrawn)
+        await hf.permissions.reply(session.id, request_id=request.id, reply="once")
+        first, *others = await asyncio.gather(*calls)
+        assert others == [first, first]
+        with pytest.raises(ApiError, match="another prompt"):
+            await hf.sessions.command(session.id, command="note", id="msg_same", arguments="other")
+    assert (world.project / "ran.txt").read_text(encoding="utf-8") == "x\n"
+
+
+async def asked_after(hf: Holdfast, session: Session, former: PermissionRequest) -> list[PermissionRequest]:
+    """The open requests once the former one is gone and another one was made."""
+    async with asyncio.timeout(PATIENCE):
+        while not (found := await hf.permissions.list(session.id)) or former in found:  # noqa: ASYNC110 - only looking tells
+            await asyncio.sleep(0.005)
+    return found
+
+
 async def test_inserted_output_is_what_the_command_wrote(world: World) -> None:
     """CAT-080, CAT-229: nothing about success; the status of a failure; a note where it may not run."""
     world.configure(
         command={
             "good": {"template": "[!`echo one; echo two`]"},
             "bad": {"template": "[!`echo half; exit 3`]"},
+            "silent": {"template": "[!`true`!`exit 4`]"},
             "denied": {"template": "[!`touch made.txt`]"},
         },
         permissions=[{"action": "bash", "resource": "touch *", "effect": "deny"}],
@@ -106,13 +142,14 @@ async def test_inserted_output_is_what_the_command_wrote(world: World) -> None:
         session = await hf.sessions.create()
         texts = {
             name: (await hf.sessions.command(session.id, command=name, resume=False)).prompt.text
-            for name in ("good", "bad", "denied")
+            for name in ("good", "bad", "silent", "denied")
         }
         mute = await hf.sessions.create(agent="mute")
         without = await hf.sessions.command(mute.id, command="good", resume=False)
 
     assert texts["good"] == "[one\ntwo]"
     assert texts["bad"] == "[half\nCommand exited with code 3.]"
+    assert texts["silent"] == "[Command exited with code 4.]"
     assert texts["denied"].startswith("[[`touch made.txt` was not run: ")
     assert "the rules of the agent mute deny `bash`" in without.prompt.text
     assert not (world.project / "made.txt").exists()
@@ -230,6 +267,117 @@ async def test_a_template_of_an_untrusted_project_reaches_only_its_files(world: 
     assert not (world.project / "evil").exists()
 
 
+async def test_mentions_of_a_command_are_attached_as_those_of_a_prompt(world: World) -> None:
+    """CAT-230, API-460, SES-271: of the template, of the arguments, and of both; not of what a command wrote. A retry
+    resolves nothing again."""
+    file = world.user_folder / "command" / "compare.md"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("Compare @hello.txt with @$1 $2. !`echo @out.txt`", encoding="utf-8")
+    for name in ("one.txt", "two.txt", "out.txt"):
+        world.write(name, name)
+    world.configure(permissions=[{"action": "bash", "resource": "*", "effect": "allow"}])
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        call: Any = {"command": "compare", "arguments": "one.txt 'and @two.txt#L1 and @gone/x.txt'", "resume": False}
+        receipt = await hf.sessions.command(session.id, id="msg_call", **call)
+        (world.project / "two.txt").unlink()
+        again = await hf.sessions.command(session.id, id="msg_call", **call)
+        text = await hf.sessions.command(session.id, resolve=False, **call)
+
+    assert again == receipt
+    prompt = receipt.prompt
+    assert prompt.text == "Compare @hello.txt with @one.txt and @two.txt#L1 and @gone/x.txt. @out.txt"
+    assert [file.name for file in prompt.files or ()] == ["hello.txt", "one.txt", "two.txt#L1"]
+    assert [prompt.text[file.source.start : file.source.end] for file in prompt.files or () if file.source] == [
+        "@hello.txt",
+        "@one.txt",
+        "@two.txt#L1",
+    ]
+    assert prompt.notes == ("`@gone/x.txt` could not be attached: it does not exist",)
+    assert [file.name for file in text.prompt.files or ()] == ["hello.txt"]
+    assert text.prompt.notes is None
+
+
+async def test_the_arguments_of_an_untrusted_command_may_mention_more_than_its_template(world: World) -> None:
+    """CAT-230: they are the caller's own words."""
+    outside = world.home / "mine.txt"
+    outside.write_text("mine", encoding="utf-8")
+    world.write(".opencode/command/look.md", f"Look at @$1 @{outside} and $2")
+    world.configure(permissions=[{"action": "external_directory", "resource": "*", "effect": "allow"}])
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        given: Any = {"command": "look", "arguments": f"{outside}#L1 @{outside}", "resume": False}
+        prompt = (await hf.sessions.command(session.id, **given)).prompt
+
+    assert [file.name for file in prompt.files or ()] == [str(outside)]
+    assert [note.split("`")[1] for note in prompt.notes or ()] == [f"@{outside}#L1", f"@{outside}"]
+    assert all("outside the project" in note for note in prompt.notes or ())
+
+
+async def test_what_a_command_mentions_needs_permission(world: World) -> None:
+    """CAT-230, SES-273: also where the template mentions it."""
+    world.write(".opencode/command/look.md", "Look at @hello.txt")
+    world.configure(permissions=[{"action": "read", "resource": "hello.txt", "effect": "ask"}])
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        calling = asyncio.create_task(hf.sessions.command(session.id, command="look", resume=False))
+        request = await asked(hf, session)
+        await hf.permissions.reply(session.id, request_id=request.id, reply="reject")
+        prompt = (await calling).prompt
+
+    assert prompt.files is None
+    assert prompt.notes == ("`@hello.txt` could not be attached: the permission request was denied",)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"files": [{"uri": "file:///nowhere"}]}, "files[0]"),
+        ({"skills": [{"id": "none"}]}, "skills"),
+        ({"arguments": "é" * 3_000_000}, "arguments"),
+    ],
+)
+async def test_a_refused_call_names_the_field_that_was_sent(world: World, given: Any, field: str) -> None:
+    """API-460, API-484, CAT-227."""
+    world.write(".opencode/command/look.md", "Look at $1")
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        with pytest.raises(ApiError) as caught:
+            await hf.sessions.command(session.id, command="look", **given)
+        assert await hf.sessions.pending(session.id) == []
+    assert (caught.value.status, caught.value.body["field"]) == (400, field)
+
+
+async def test_a_command_of_an_untrusted_project_does_not_choose_the_agent(world: World) -> None:
+    """SES-336: a Session in plan mode stays in it; a note says so. With trust the command decides, and what it wants is
+    shown before."""
+    world.write(".opencode/command/ship.md", "---\nagent: build\n---\nShip it.")
+    world.model.always = lambda request: Turn() if request.results else calling("write", path="new.txt", content="x")
+    async with world.host() as hf:
+        session = await hf.sessions.create(agent="plan")
+        prompt = (await hf.sessions.command(session.id, command="ship")).prompt
+        await hf.sessions.wait(session.id)
+        assert prompt.options is None
+        assert "names the agent build, which was not used" in (prompt.notes or ("",))[0]
+        assert not (world.project / "new.txt").exists()
+        same = await hf.sessions.create()
+        assert (await hf.sessions.command(same.id, command="ship", resume=False)).prompt.notes is None
+    async with world.host(trust=True) as hf:
+        trusting = await hf.sessions.create(agent="plan")
+        await hf.sessions.command(trusting.id, command="ship")
+        await hf.sessions.wait(trusting.id)
+    assert (world.project / "new.txt").exists()
+
+
+def test_the_agent_of_a_command_is_part_of_what_a_project_wants(here: Here, holdfast: Machine) -> None:
+    """SES-336, CAT-184."""
+    file = holdfast.project / ".opencode" / "command" / "ship.md"
+    file.parent.mkdir(parents=True)
+    file.write_text("---\nagent: build\n---\nShip it.", encoding="utf-8")
+    shown = here("trust")
+    assert "chooses the agent build when the command ship is used" in " ".join(shown.out.split() + shown.err.split())
+
+
 async def test_subtask_is_told_to_have_no_effect(world: World) -> None:
     """CAT-231: in the report on the configuration, once for each command."""
     world.configure(command={"apart": {"template": "x", "subtask": True}})
@@ -303,8 +451,11 @@ async def test_a_skill_that_cannot_be_attached_refuses_the_prompt(world: World) 
         ):
             with pytest.raises(ApiError) as caught:
                 await hf.sessions.prompt(session.id, prompt=PromptInput(text="go", skills=skills))
-            assert (caught.value.status, caught.value.body["field"]) == (400, "skills")
+            assert (caught.value.status, caught.value.body["field"]) == (400, "prompt.skills")
             assert reason in str(caught.value)
+        with pytest.raises(ApiError) as caught:
+            await hf.sessions.skill(session.id, skill="secret")
+        assert (caught.value.status, caught.value.body["field"]) == (400, "skill")
         assert await hf.sessions.pending(session.id) == []
         given = PromptInput(text="go", skills=(SkillInput(id="cut"),))
         assert (await hf.sessions.prompt(session.id, prompt=given, resume=False)).prompt.skills is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.cli.conftest import PATIENCE, Machine, Server, finish
+from tests.cli.conftest import PATIENCE, Machine, NearMachine, Server, finish
 
 OPENCODE: dict[str, Any] = {
     "$schema": "https://opencode.ai/config.json",
@@ -78,6 +78,7 @@ NAMED = {
     "provider.p.models.m.limit.contxt": "context",
     "agent.a.promt": "prompt",
 }
+MACHINE = NearMachine
 
 
 def test_everything_that_has_no_effect_is_named(holdfast: Machine, serve: Callable[..., Server]) -> None:

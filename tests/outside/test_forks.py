@@ -166,6 +166,8 @@ async def test_the_first_request_of_a_fork_begins_with_the_bytes_of_its_source(w
         context = await hf.sessions.request_context(second.id)
         assert isinstance(context, RequestContextInfo)
         assert context.prefix_breaks == ()
+        await hf.sessions.generate(second.id, prompt="And in one word?")
+    assert world.model.last.body.get("prompt_cache_key") == parent.body.get("prompt_cache_key")
 
 
 async def test_a_fork_from_before_a_change_of_the_context_is_told_of_it(world: World) -> None:
@@ -324,6 +326,41 @@ async def test_attachments_are_shared_and_outlive_the_source(world: World) -> No
         assert b"REMEMBER THIS" in world.model.last.raw
         assert PIXEL.encode() in world.model.last.raw
         assert await hf.verify() == []
+
+
+async def test_the_options_of_a_shared_prompt_apply_in_the_fork(world: World) -> None:
+    """SES-206, SES-291: to the answer that the fork gives in place of the source's, and to a synthetic input after it,
+    until the fork has a prompt of its own. The source may be gone."""
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        await hf.sessions.prompt(session.id, id="msg_a", text="go", system="Be brief.", tools={"*": False})
+        await hf.sessions.wait(session.id)
+        reply = (await hf.sessions.messages(session.id)).items[0]
+        fork = await hf.sessions.fork(session.id, boundary=ForkBefore(message_id=reply.id))
+        await hf.sessions.delete(session.id)
+        await hf.sessions.run(fork.id)
+        first = world.model.last
+        await hf.sessions.synthetic(fork.id, text="more")
+        await hf.sessions.wait(fork.id)
+        second = world.model.last
+        await ask(hf, fork, "next")
+    briefly = [("Be brief." in str(request.body), request.tools == []) for request in (first, second)]
+    assert briefly == [(True, True)] * 2
+    assert "Be brief." not in str(world.model.last.body)
+
+
+async def test_instruction_entries_stay_with_their_session(world: World) -> None:
+    """SES-319, CTX-219: the model of the fork is told to disregard what it knows of them."""
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        await hf.sessions.put_instruction(session.id, key="branch", value="main")
+        await ask(hf, session, "one")
+        fork = await through(hf, session)
+        await ask(hf, fork, "two")
+        assert await hf.sessions.instructions(fork.id) == []
+        assert "The instruction entry `branch` was removed." in str(world.model.last.body["messages"][1:])
+        await ask(hf, session, "three")
+    assert "was removed" not in str(world.model.last.body)
 
 
 async def test_the_todo_list_comes_along_unless_it_was_replaced_later(world: World) -> None:

@@ -11,7 +11,7 @@ from tests.cli.conftest import Machine, Ran, rows
 from tests.outside.scripted_provider import PATIENCE, Turn
 from tests.outside.world import World, types
 
-from holdfast import ApiError, Holdfast, ModelRef, Session
+from holdfast import ApiError, Holdfast, ModelRef, PromptInput, Session
 from holdfast.schema.inbox import InboxUser
 
 pytestmark = pytest.mark.anyio
@@ -156,3 +156,23 @@ def test_the_command_line_lists_and_changes_pending_inputs(holdfast: Machine, he
     steered = here(*line, "--steer", "msg_a")
     assert (steered.code, bool(steered.out)) == (0, True), steered
     assert "already" in here(*line, "--cancel", "msg_a").complaint
+
+
+def test_the_command_line_lets_in_an_input_of_any_kind(holdfast: Machine, here: Callable[..., Ran]) -> None:
+    """API-492: a synthetic input is answered like a prompt; for a prompt that asks for no answer none is missed."""
+
+    async def prepare() -> tuple[str, str]:
+        async with holdfast.host() as hf:
+            session = await hf.sessions.create(model="demo/echo")
+            synthetic: dict[str, Any] = {"text": "the build failed", "delivery": "queue", "resume": False}
+            await hf.sessions.synthetic(session.id, id="msg_a", **synthetic)
+            other = await hf.sessions.create(model="demo/echo")
+            quiet = PromptInput(text="a fact", no_reply=True)
+            await hf.sessions.prompt(other.id, prompt=quiet, id="msg_b", delivery="queue", resume=False)
+            return session.id, other.id
+
+    session, other = asyncio.run(prepare())
+    silent = here("sessions", "inbox", other, "--steer", "msg_b")
+    assert (silent.code, silent.out) == (0, ""), silent
+    answered = here("sessions", "inbox", session, "--steer", "msg_a")
+    assert (answered.code, bool(answered.out)) == (0, True), answered

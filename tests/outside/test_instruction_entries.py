@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -143,9 +144,11 @@ def test_keys_and_values_over_http(serve: Serve) -> None:
             return http.put(f"{entries}/{key}", json=body).status_code
 
         assert [put(key, value=1) for key in ("a", "9.x_y-z", "k" * 128)] == [204] * 3
-        assert [put(key, value=1) for key in ("A", "-a", "a%20b", "a%2Fb", "k" * 129, "%C3%A4")] == [400] * 6
+        assert [put(key, value=1) for key in ("A", "-a", "a%20b", "a%2Fb", "k" * 129, "%C3%A4", "a%0A")] == [400] * 7
         assert put("null", value=None) == 204
         assert put("missing") == 400
+        assert put("deep", value=json.loads("[" * 128 + "]" * 128)) == 204
+        assert put("deep", value=json.loads("[" * 129 + "]" * 129)) == 400
         assert http.get(entries).json()["data"][0] == {"key": "9.x_y-z", "value": 1}
         assert {"key": "null", "value": None} in http.get(entries).json()["data"]
         assert [http.delete(f"{entries}/{key}").status_code for key in ("a", "a", "never")] == [204] * 3

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -382,3 +383,43 @@ async def until_answered(client: AsyncClient, session_id: str) -> None:
     assert (await client.sessions.outcome(session_id)).type == "completed"
     assert await client.sessions.waits(session_id) == []
     assert await client.sessions.interrupted() == []
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+async def test_requests_end_with_the_callers_that_wait_for_them(
+    holdfast: Machine, serve: Serve, number: signal.Signals
+) -> None:
+    """TOL-420, TOL-101: of a mention, a command and a shell message. Nothing was run or admitted; sent again, a person
+    is asked again, and each happens once."""
+    command = {"note": {"template": "!`echo x >> noted.txt`"}}
+    holdfast.configure_user(model="demo/echo", permission={"bash": "ask"}, command=command)
+    (holdfast.project / ".env").write_text("TOKEN=1", encoding="utf-8")
+
+    def send(client: AsyncClient, sessions: list[str]) -> list[asyncio.Task[Any]]:
+        mention = client.sessions.prompt(sessions[0], prompt=PromptInput(text="@.env"), resolve=True, id="msg_one")
+        called = client.sessions.command(sessions[1], command="note", id="msg_two")
+        shell = client.sessions.shell(sessions[2], command="echo x >> run.txt", id="msg_three")
+        return [asyncio.ensure_future(work) for work in (mention, called, shell)]
+
+    server = serve()
+    async with client_of(server, holdfast) as client:
+        sessions = [await new_session(client, holdfast) for _ in range(3)]
+        sent = send(client, sessions)
+        for session_id in sessions:
+            await until(partial(client.permissions.list, session_id))
+        await asyncio.to_thread(end, server, number)
+        assert all(isinstance(failed, Exception) for failed in await asyncio.gather(*sent, return_exceptions=True))
+    async with client_of(serve(), holdfast) as client:
+        for session_id in sessions:
+            assert await client.permissions.list(session_id) == []
+            assert await client.sessions.waits(session_id) == []
+            assert await client.sessions.pending(session_id) == []
+            assert await client.sessions.context(session_id) == []
+        assert not {"noted.txt", "run.txt"} & {path.name for path in holdfast.project.iterdir()}
+        sent = send(client, sessions)
+        for session_id in sessions:
+            (request,) = await until(partial(client.permissions.list, session_id))
+            await client.permissions.reply(session_id, request_id=request.id, reply="once")
+        await asyncio.gather(*sent)
+    for name in ("noted.txt", "run.txt"):
+        assert (holdfast.project / name).read_text(encoding="utf-8") == "x\n"

@@ -222,7 +222,7 @@ async def test_a_path_outside_is_asked_for_while_the_admission_waits(world: Worl
                 assert [file.uri for file in receipt.prompt.files or ()] == [(outside / "notes.txt").as_uri()]
                 assert names(receipt) == [mention[1:]]
             else:
-                note = f"`{mention}` could not be attached: permission for it was denied"
+                note = f"`{mention}` could not be attached: the permission request was denied"
                 assert (receipt.prompt.files, receipt.prompt.notes) == (None, (note,))
             await answered(hf, session)
             sent = str(world.model.last.said)
@@ -409,6 +409,21 @@ def test_a_run_without_mentions(holdfast: Machine, provider: Provider) -> None:
     assert ran.code == 0, ran.err
     assert "typo.md" not in ran.err
     assert provider.bodies[0]["messages"][-1]["content"] == "see @hello.txt and @typo.md"
+
+
+def test_mentions_in_a_call_of_a_command(holdfast: Machine, provider: Provider) -> None:
+    """API-460, API-475, CAT-230: of the arguments as of the template; `--no-mentions` leaves the arguments alone."""
+    holdfast.use_provider(provider.url)
+    folder = holdfast.project / ".opencode" / "command"
+    folder.mkdir(parents=True)
+    (folder / "look.md").write_text("Look: $ARGUMENTS")
+    ran = holdfast("run", "/look @hello.txt and @typo.md")
+    assert ran.code == 0, ran.err
+    assert "hello world" in str(provider.bodies[-1]["messages"])
+    assert "! `@typo.md` could not be attached: it does not exist" in ran.err
+    plain = holdfast("run", "--no-mentions", "/look @hello.txt and @typo.md")
+    assert (plain.code, "typo.md" in plain.err) == (0, False)
+    assert provider.bodies[-1]["messages"][-1]["content"] == "Look: @hello.txt and @typo.md"
 
 
 def test_a_person_allows_a_mentioned_file(holdfast: Machine, provider: Provider) -> None:

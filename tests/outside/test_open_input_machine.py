@@ -26,6 +26,10 @@ SIZES = st.sampled_from([3, 200, 1_500, 5_000, 14_000])
 PROMPTS = st.lists(st.tuples(SIZES, st.sampled_from([0, 0, 100, 2_000])), min_size=1, max_size=3)
 STEPS = st.lists(st.sampled_from(get_args(Step)), max_size=5)
 EXCHANGES = st.lists(st.tuples(PROMPTS, STEPS), min_size=2, max_size=5)
+Exchanges = list[tuple[list[tuple[int, int]], list[Step]]]
+CONVERSATIONS = given(exchanges=EXCHANGES, known=st.booleans(), keep=st.sampled_from([0, 300, 8_000]))
+FEW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(FEW, max_examples=200)
 
 
 class Model:
@@ -93,17 +97,30 @@ class Model:
         self._previous, self._compacted = messages, False
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(exchanges=EXCHANGES, known=st.booleans(), keep=st.sampled_from([0, 300, 8_000]))
+@FEW
+@CONVERSATIONS
 async def test_open_input_is_in_every_request(
-    exchanges: list[tuple[list[tuple[int, int]], list[Step]]],
-    known: bool,
-    keep: int,
-    holdfast: Machine,
-    provider: Provider,
+    exchanges: Exchanges, known: bool, keep: int, holdfast: Machine, provider: Provider
 ) -> None:
     """CMP-050, CMP-051, CMP-052, CMP-053, CMP-057, CMP-058: whether the window is configured or only learned. In the
     end a larger model answers what was too large."""
+    await check_conversation(exchanges, known, keep, holdfast, provider)
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(3_600)
+@MANY
+@CONVERSATIONS
+async def test_open_input_is_in_every_request_of_many_conversations(
+    exchanges: Exchanges, known: bool, keep: int, holdfast: Machine, provider: Provider
+) -> None:
+    """CMP-050, CMP-051, CMP-052, CMP-053, CMP-057, CMP-058: the same, for longer."""
+    await check_conversation(exchanges, known, keep, holdfast, provider)
+
+
+async def check_conversation(
+    exchanges: Exchanges, known: bool, keep: int, holdfast: Machine, provider: Provider
+) -> None:
     for name, size in FILES.items():
         text = words(name, size).replace("word word word ", "word word word\n")
         (holdfast.project / name).write_text(text, encoding="utf-8")

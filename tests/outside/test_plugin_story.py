@@ -215,7 +215,7 @@ async def test_a_plugin_that_breaks_the_prefix_is_named(world: World) -> None:
 
 @pytest.mark.anyio
 async def test_the_runtime_s_own_requests_pass_the_hooks(world: World) -> None:
-    """CAT-237: a summary and a title."""
+    """CAT-237: a summary, a title, and an answer outside the conversation."""
     plugin(world, "redacting", REDACTING)
     settings = {"holdfast": {"titles": True}, "compaction": {"keep": {"tokens": 0}}}
     world.configure(**settings, agent={"title": {"model": "mock/m"}})
@@ -224,8 +224,9 @@ async def test_the_runtime_s_own_requests_pass_the_hooks(world: World) -> None:
         await ask(hf, session, "the password is secret-7 " + "and more " * 400)
         await hf.sessions.compact(session.id)
         await world.model.asked(3)
+        await hf.sessions.generate(session.id, prompt="Is it still secret-7?")
     purposes = [request.headers["x-purpose"] for request in world.model.requests]
-    assert sorted(purposes) == ["summary", "title", "turn"]
+    assert sorted(purposes) == ["generate", "summary", "title", "turn"]
     assert "secret-7" not in str([request.body for request in world.model.requests])
 
 

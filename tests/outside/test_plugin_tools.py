@@ -9,9 +9,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.cli.conftest import PATIENCE, Machine, Server, eventually, finish
+from tests.cli.conftest import PATIENCE, Machine, NearMachine, Server, eventually, finish
 from tests.plain_http import NO_TLS
 
+MACHINE = NearMachine
 PLUGIN = '''
 from pathlib import Path
 from holdfast.core.tool.typed import tool
@@ -171,7 +172,11 @@ def test_a_project_s_plugin_works_once_it_is_trusted(holdfast: Machine, marker: 
     ],
 )
 def test_problems_of_a_plugin_are_reported(
-    holdfast: Machine, serve: Callable[..., Server], named: str, problem: str
+    holdfast: Machine,
+    serve: Callable[..., Server],
+    monkeypatch: pytest.MonkeyPatch,
+    named: str,
+    problem: str,
 ) -> None:
     """CAT-198: by `config check` and the report, with the file that names it, and in one line at the start of `run`
     and `serve`."""
@@ -181,6 +186,7 @@ def test_problems_of_a_plugin_are_reported(
     site = holdfast.home / "site"
     place(site / "acme-1.0.dist-info" / "METADATA", "Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
     place(site / "acme-1.0.dist-info" / "entry_points.txt", "[opencode.plugins]\nacme = acme:plugin\n")
+    monkeypatch.syspath_prepend(site)
     holdfast.environment["PYTHONPATH"] = str(site)
     holdfast.configure_user(plugin=[named])
     checked = holdfast("config", "check")

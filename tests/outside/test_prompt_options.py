@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -357,6 +358,7 @@ async def test_a_retry_is_not_checked_again(world: World) -> None:
     ("name", "value"),
     [
         ("metadata", {"text": "x" * 70_000}),
+        ("metadata", {"deep": json.loads("[" * 128 + "]" * 128)}),
         ("system", "x" * 270_000),
         ("tools", {f"tool{number}*": False for number in range(2_000)}),
         ("agent", "x" * 5_000),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 import uvicorn
 from tests.cli.conftest import PATIENCE, Machine
 from tests.outside.test_clients import Serve
+from tests.plain_http import loopback_listener
 
 from holdfast import AsyncClient, Client, Holdfast, HoldfastSync, Location, asgi, connect, connect_sync
 
@@ -81,7 +81,7 @@ def has_no_secret(found: Mapping[str, str]) -> bool:
 @contextlib.asynccontextmanager
 async def mounted(hf: Holdfast) -> AsyncIterator[AsyncClient]:
     server = uvicorn.Server(uvicorn.Config(asgi(hf), lifespan="on", log_level="critical", ws="websockets-sansio"))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with loopback_listener() as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             async with connect(f"http://127.0.0.1:{listener.getsockname()[1]}") as client:

@@ -150,6 +150,33 @@ async def test_what_was_asked_before_is_answered(hf: Holdfast, world: World) -> 
     assert (await running[1]).text == "done"
 
 
+async def test_a_function_that_is_registered_while_another_decides_is_asked_too(hf: Holdfast, world: World) -> None:
+    """API-504: if the other one leaves the request to others; each is asked once."""
+    world.model.plays(TOUCH, Turn(text="Made."))
+    asked: list[str] = []
+    called, decided = asyncio.Event(), asyncio.Event()
+
+    async def undecided(request: PermissionRequest) -> None:
+        asked.append("undecided")
+        called.set()
+        await decided.wait()
+
+    async def willing(request: PermissionRequest) -> Any:
+        asked.append("willing")
+        return "once"
+
+    hf.on_permission(undecided)
+    answering = asyncio.create_task(answered(hf))
+    async with asyncio.timeout(PATIENCE):
+        await called.wait()
+        hf.on_permission(willing)
+        (active,) = await hf.sessions.active()
+        await hf.permissions.list(active)  # the new function has looked for requests by now
+        decided.set()
+        assert (await answering).text == "Made."
+    assert asked == ["undecided", "willing"]
+
+
 @pytest.mark.parametrize("wrong", ["raises", "returns"])
 async def test_a_function_that_fails_leaves_the_request_open(
     hf: Holdfast, world: World, caplog: pytest.LogCaptureFixture, wrong: str

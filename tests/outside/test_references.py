@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Machine, Provider
 from tests.outside.hostile import honest
+from tests.outside.world import World, hands
 
 from holdfast import Holdfast
 from holdfast.schema.prompt import Prompt, PromptInput
@@ -198,3 +200,29 @@ def texts(messages: list[Any]) -> list[str]:
         for state in states
         if isinstance(state, ToolCompleted)
     ]
+
+
+async def test_a_reference_of_an_untrusted_project_stays_in_it(world: World) -> None:
+    """TOL-421: its directory becomes a link out of the project while the project is open."""
+    secret = world.home / "private" / "secret.txt"
+    secret.parent.mkdir()
+    secret.write_text("the secret", encoding="utf-8")
+    world.write("docs/guide.txt", "the guide")
+    world.write("opencode.json", json.dumps({"references": {"docs": "./docs"}}))
+    world.configure(permission={"external_directory": "deny"})
+    async with world.host() as hf:
+        hands_on = await hands(world, hf)
+        assert "the guide" in str(await hands_on("read", path="@docs/guide.txt"))
+        (world.project / "docs").rename(world.project / "old")
+        (world.project / "docs").symlink_to(secret.parent)
+        for path in ("@docs/secret.txt", str(secret), "docs/secret.txt"):
+            assert "the secret" not in await hands_on.fails("read", path=path)
+        mention = PromptInput(text="@docs/secret.txt")
+        prompt = (await hf.sessions.prompt(hands_on.session.id, prompt=mention, resolve=True, resume=False)).prompt
+        assert prompt.files is None
+        assert "leads out of the project" in (prompt.notes or ("",))[0]
+        (listed,) = [item for item in (await hf.references.list()).data if item.name == "docs"]
+        assert "leads out of the project" in (listed.problem or "")
+        (world.project / "docs").unlink()
+        (world.project / "old").rename(world.project / "docs")
+        assert "the guide" in str(await hands_on("read", path="@docs/guide.txt"))

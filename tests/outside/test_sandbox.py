@@ -43,8 +43,11 @@ KNOWN_GAPS = {"landlock": {"change the mode of a file outside"}}
 
 @pytest.fixture
 def machine() -> Iterator[Machine]:
-    """Not in /tmp, which every sandbox hides: what is tested is the protection of the home directory itself."""
+    """Not in /tmp, which every sandbox hides: what is tested is the protection of the home directory itself. It is a
+    repository that ignores its files, as the one around the virtual environment does, whose snapshots take seconds."""
     home = Path(tempfile.mkdtemp(prefix="sandbox-test-", dir=sys.prefix)).resolve()
+    subprocess.run(("git", "init", "-q", home), check=True)
+    (home / ".git" / "info" / "exclude").write_text("*\n", encoding="utf-8")
     machine = Machine(home)
     yield machine
     machine.clean_up()

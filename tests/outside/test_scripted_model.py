@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast import ActivityFailed, Done, Holdfast, HoldfastSync, PromptInput, StructuredOutputFailed
+from holdfast import ActivityFailed, AssistantMessage, Done, Holdfast, HoldfastSync, PromptInput, StructuredOutputFailed
 from holdfast.schema.prompt import JsonFormat
 from holdfast.testing import Failure, ModelRequest, ScriptedModel, Structured, ToolCall
 
@@ -74,7 +74,11 @@ async def test_an_answer_is_a_value(tmp_path: Path) -> None:
         (session,) = (await hf.sessions.list()).items
         again = await hf.ask("And before?", into={"type": "object", "required": ["number"]}, session=session)
         numbers = await hf.ask("Which numbers?", into=list[int], session=session.id, agent="plan")
+        shown = (await hf.sessions.messages(session.id)).items
     assert (invoice, again, numbers) == (INVOICE, {"number": 8, "total": 1.0}, [1, 2])
+    # In the form that the request prescribes: as a call, since this model has no JSON mode.
+    answers = [message for message in shown if isinstance(message, AssistantMessage)]
+    assert [part.type for message in answers for part in message.content] == ["tool"] * 3
 
 
 async def test_an_answer_that_does_not_match_is_asked_for_again(tmp_path: Path) -> None:

@@ -435,8 +435,10 @@ def test_a_schema_that_cannot_be_used_is_refused(serve: Serve) -> None:
         for schema, why in BAD_SCHEMAS:
             format = {"type": "json_schema", "schema": schema}
             answer = http.post(f"{session}/prompt", json={"prompt": {"text": "hi", "format": format}, "resume": False})
-            assert (answer.status_code, answer.json()["field"]) == (400, "format.schema"), why
+            assert (answer.status_code, answer.json()["field"]) == (400, "prompt.format.schema"), why
             assert why in answer.json()["message"]
+            flat = http.post(f"{session}/prompt", json={"text": "hi", "format": format, "resume": False})
+            assert (flat.status_code, flat.json()["field"]) == (400, "format.schema"), why
         for format in ({"type": "json_schema"}, {"type": "json_schema", "schema": []}, {"type": "yaml"}):
             answer = http.post(f"{session}/prompt", json={"prompt": {"text": "hi", "format": format}, "resume": False})
             assert answer.status_code == 400

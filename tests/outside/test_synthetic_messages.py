@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from tests.outside.scripted_provider import Turn
 from tests.outside.world import World, ask, events, types
 
-from holdfast import ApiError, Holdfast, PromptInput, Session
+from holdfast import ApiError, ForkThrough, Holdfast, PromptInput, Session
 from holdfast.schema.session_event import PromptAdmitted, Synthetic
 from holdfast.schema.session_message import SyntheticMessage
 
@@ -164,8 +165,9 @@ async def test_a_synthetic_input_does_not_decide_about_a_staged_revert(world: Wo
         ({"text": " \n"}, "text"),
         ({"text": "x" * (4 * 1024 * 1024 + 1)}, "text"),
         ({"text": "x", "metadata": {"much": "y" * 1024 * 1024}}, "metadata"),
+        ({"text": "x", "metadata": {"deep": json.loads("[" * 128 + "]" * 128)}}, "metadata"),
     ],
-    ids=["blank", "long", "much metadata"],
+    ids=["blank", "long", "much metadata", "deep metadata"],
 )
 async def test_a_synthetic_input_beyond_the_limits_is_refused(world: World, given: dict[str, Any], field: str) -> None:
     """SES-292."""
@@ -177,8 +179,9 @@ async def test_a_synthetic_input_beyond_the_limits_is_refused(world: World, give
     assert (error.status, error.body["field"]) == (400, field)
 
 
-async def test_compaction_keeps_a_synthetic_input_without_an_answer(world: World) -> None:
-    """SES-291, CMP-050: the model reads it word for word, whatever is summarised."""
+@pytest.mark.parametrize("forked", [False, True], ids=["here", "in a fork of a deleted session"])
+async def test_compaction_keeps_a_synthetic_input_without_an_answer(world: World, forked: bool) -> None:
+    """SES-291, SES-325, CMP-050: the model reads it word for word, whatever is summarised."""
     world.configure(compaction={"keep": {"tokens": 1}})
     async with world.host() as hf:
         session = await hf.sessions.create()
@@ -187,6 +190,9 @@ async def test_compaction_keeps_a_synthetic_input_without_an_answer(world: World
         world.model.plays(Turn(status=400, error="scripted"))
         await hf.sessions.synthetic(session.id, **GIVEN)
         await hf.sessions.wait(session.id)
+        if forked:
+            source, session = session, await hf.sessions.fork(session.id, boundary=ForkThrough())
+            await hf.sessions.delete(source.id)
         world.model.plays(Turn(text="THE SUMMARY"))
         await hf.sessions.compact(session.id)
         await ask(hf, session, "three")

@@ -12,8 +12,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.cli.conftest import Machine, Provider, Server
+from tests.cli.conftest import Machine, NearMachine, Provider, Server
 
+MACHINE = NearMachine
 KEY = "sk-canary-0123456789"
 
 

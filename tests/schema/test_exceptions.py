@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.core.session import errors as session
+from holdfast.core.session import input_errors as inputs
 from holdfast.schema import errors as wire
 from holdfast.schema import exceptions
 from holdfast.schema.exceptions import ApiError, HoldfastError, received
@@ -116,9 +117,9 @@ def test_missing_fields_of_an_answer_are_none() -> None:
     ("raised", "caught"),
     [
         (session.SessionNotFound("ses_1"), holdfast.SessionNotFound),
-        (session.InputNotFound("ses_1", "msg_1"), holdfast.MessageNotFound),
-        (session.PromptConflict("ses_1", "msg_1"), holdfast.Conflict),
-        (session.PromptTooLarge("ses_1", "prompt.text", "its text", 1), holdfast.InvalidRequest),
+        (inputs.InputNotFound("ses_1", "msg_1"), holdfast.MessageNotFound),
+        (inputs.PromptConflict("ses_1", "msg_1"), holdfast.Conflict),
+        (inputs.PromptTooLarge("ses_1", "prompt.text", "its text", 1), holdfast.InvalidRequest),
         (session.AgentUnavailable("ses_1", "a"), holdfast.ServiceUnavailable),
     ],
     ids=lambda value: getattr(value, "__name__", type(value).__name__),

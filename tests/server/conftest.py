@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 import uvicorn
-from tests.plain_http import NO_TLS
+from tests.plain_http import NO_TLS, loopback_listener
 
 from holdfast.client.transport import Request
 from holdfast.core.runtime.runtime import Runtime
@@ -142,7 +141,7 @@ async def listening(app: App) -> AsyncIterator[str]:
     """The application on a port of its own, as `holdfast serve` runs it."""
     config = uvicorn.Config(app, http="httptools", ws="none", lifespan="off", log_level="critical")
     server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with loopback_listener() as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -20,6 +20,7 @@ from holdfast.core.question.errors import InvalidAnswers, QuestionNotFound
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.search.search import SearchFailed
 from holdfast.core.session import errors as domain
+from holdfast.core.session import input_errors as inputs
 from holdfast.core.snapshot.errors import SnapshotError
 from holdfast.schema import errors as public
 from holdfast.schema.codec import encode
@@ -30,10 +31,10 @@ pytestmark = pytest.mark.anyio
 CASES: list[tuple[Exception, str, dict[str, object]]] = [
     (domain.SessionNotFound("ses_1"), "SessionNotFoundError", {"session_id": "ses_1"}),
     (domain.MessageNotFound("ses_1", "msg_1"), "MessageNotFoundError", {"session_id": "ses_1", "message_id": "msg_1"}),
-    (domain.InputNotFound("ses_1", "msg_1"), "MessageNotFoundError", {"message_id": "msg_1"}),
-    (domain.InputNotPending("ses_1", "msg_1"), "ConflictError", {"resource": "msg_1"}),
-    (domain.PromptConflict("ses_1", "msg_1"), "ConflictError", {"resource": "msg_1"}),
-    (domain.InboxFull("ses_1", 10), "ConflictError", {"resource": "ses_1"}),
+    (inputs.InputNotFound("ses_1", "msg_1"), "MessageNotFoundError", {"message_id": "msg_1"}),
+    (inputs.InputNotPending("ses_1", "msg_1"), "ConflictError", {"resource": "msg_1"}),
+    (inputs.PromptConflict("ses_1", "msg_1"), "ConflictError", {"resource": "msg_1"}),
+    (inputs.InboxFull("ses_1", 10), "ConflictError", {"resource": "ses_1"}),
     (domain.NothingToCompact("ses_1"), "ConflictError", {"resource": "ses_1"}),
     (domain.CompactionInUse("ses_1", "msg_1"), "ConflictError", {"resource": "msg_1"}),
     (domain.ChangesNotMoved("apply", "/there", "conflict"), "ConflictError", {"resource": "/there"}),

@@ -7,7 +7,6 @@ import base64
 import json
 import os
 import random
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -18,7 +17,7 @@ import httpx2
 import pytest
 import uvicorn
 from tests.core.pty.desk import alive
-from tests.plain_http import NO_TLS
+from tests.plain_http import NO_TLS, loopback_listener
 from tests.server.conftest import PATIENCE, Wire, eventually, in_memory
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -46,7 +45,7 @@ async def serving(app: App, **options: Any) -> AsyncIterator[str]:
         app, http="httptools", lifespan="off", log_level="critical", **{**SOCKET_OPTIONS, **options}
     )
     server = _Server(config, app)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with loopback_listener() as listener:
         task = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             yield f"127.0.0.1:{listener.getsockname()[1]}"

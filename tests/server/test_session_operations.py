@@ -15,8 +15,8 @@ from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.protocol.api import API
 from holdfast.schema.codec import encode
 from holdfast.schema.model import ModelRef
-from holdfast.schema.session_event import TurnDispatched
 from holdfast.schema.todo import Todo
+from holdfast.schema.turn_event import TurnDispatched
 
 pytestmark = pytest.mark.anyio
 

@@ -29,7 +29,7 @@ class Answer:
     def note(self, kind: str, data: dict[str, Any]) -> None:
         """Take notice of an event of the Session."""
         kind = kind.removeprefix("session.next.")
-        if kind == "prompted" and data["messageID"] == self._prompt_id:
+        if kind in ("prompted", "synthetic") and data["messageID"] == self._prompt_id:
             self._promoted = True
         if not self._promoted or self._ended:
             return

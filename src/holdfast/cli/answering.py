@@ -10,17 +10,20 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.cli.dialogue import answer, decide
 from holdfast.client.errors import ApiError, ClientError
+from holdfast.schema.deferred import deferred
 from holdfast.schema.permission import PermissionRequest
 from holdfast.schema.question import QuestionRequest
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from holdfast.cli import dialogue
     from holdfast.cli.attendance import Attendance
     from holdfast.cli.screen import Screen
     from holdfast.client.generated.async_client import AsyncClient
+else:
+    dialogue = deferred("holdfast.cli.dialogue")
 
 T = TypeVar("T")
 
@@ -92,7 +95,7 @@ class Answering:
         decision = self._attendance.decide(request)
         if decision is None:
             assert self._terminal is not None
-            decision = await self._unless_answered(request.id, decide(self._terminal, request))
+            decision = await self._unless_answered(request.id, dialogue.decide(self._terminal, request))
         await self._client.permissions.reply(
             self._session_id, request_id=request.id, reply=decision.reply, message=decision.message, save=decision.save
         )
@@ -101,7 +104,7 @@ class Answering:
         if self._terminal is None:
             answers = self._attendance.answers(request)
         else:
-            answers = await self._unless_answered(request.id, answer(self._terminal, request.questions))
+            answers = await self._unless_answered(request.id, dialogue.answer(self._terminal, request.questions))
         if answers is None:
             await self._client.questions.reject(self._session_id, request_id=request.id)
         else:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
-from holdfast.cli.dialogue import Decision
 from holdfast.cli.terminal import Terminal, present
+from holdfast.schema.deferred import deferred
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
+    from holdfast.cli import dialogue
+    from holdfast.cli.dialogue import Decision
     from holdfast.schema.permission import PermissionRequest
     from holdfast.schema.question import Answer, QuestionRequest
+else:
+    dialogue = deferred("holdfast.cli.dialogue")
 
 SANDBOX_ESCAPE = "sandbox_escape"
 NO_PERMISSION = "Nobody is at a terminal to allow this; `holdfast run --yes` allows it"
@@ -17,7 +22,7 @@ NO_ESCAPE = "Nobody is at a terminal to allow this outside the sandbox"
 NO_ANSWER = "Nobody is here to answer; go on with what you know, and say what you assumed"
 
 
-class Attendance(NamedTuple):
+class Attendance(Frozen):
     terminal: Terminal | None
     """None: no person can be asked."""
     allow: bool
@@ -40,9 +45,9 @@ class Attendance(NamedTuple):
         """The answer to a request of a server; None if the person has to be asked."""
         escape = request.action == SANDBOX_ESCAPE
         if self.allow and not escape:
-            return Decision("once")
+            return dialogue.Decision("once")
         if self.terminal is None:
-            return Decision("reject", NO_ESCAPE if escape else NO_PERMISSION)
+            return dialogue.Decision("reject", NO_ESCAPE if escape else NO_PERMISSION)
         return None
 
     def answers(self, request: QuestionRequest) -> tuple[Answer, ...] | None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from holdfast.schema.deferred import deferred
 from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
+    import shlex
     from collections.abc import Iterable
 
     from holdfast.cli.run import Ask
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.schema.location import Location
+else:
+    shlex = deferred("shlex")
 
 PLAIN_TEXT = "A prompt that begins with a slash and is no call needs a space before it."
 SIMILAR = 3

@@ -1,4 +1,5 @@
-"""What `holdfast run` says before it sends a prompt: sandbox, trust, configuration problems, unfinished sessions."""
+"""What `holdfast run` says before it sends a prompt: sandbox, trust, configuration problems; and about unfinished
+sessions, when it ends."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.schema.configuration import SandboxInfo
     from holdfast.schema.location import Location
+    from holdfast.schema.session import Session
 
 
 async def opening_notes(opened: Opened, ask: Ask, location: Location, attendance: Attendance) -> list[str]:
@@ -22,8 +24,7 @@ async def opening_notes(opened: Opened, ask: Ask, location: Location, attendance
     client = opened.client
     sandbox = sandbox_note(await client.sandbox.get(location=location)) if opened.host is not None else None
     configuration = await configuration_notes(client, location, None if ask.attach else attendance.terminal)
-    unfinished = await _unfinished_note(client, ask, location)
-    return [note for note in (sandbox, *configuration, unfinished) if note is not None]
+    return [note for note in (sandbox, *configuration) if note is not None]
 
 
 def sandbox_note(info: SandboxInfo) -> str | None:
@@ -36,13 +37,13 @@ def sandbox_note(info: SandboxInfo) -> str | None:
     return f"sandbox {info.mode} is not in force, {outcome}: {info.problem}"
 
 
-async def _unfinished_note(client: AsyncClient, ask: Ask, location: Location) -> str | None:
+async def unfinished_note(client: AsyncClient, session: Session) -> str | None:
     """How many other Sessions of the directory have work that no process continues."""
     try:
-        found = await client.sessions.interrupted(directory=location.directory)
+        found = await client.sessions.interrupted(directory=session.location.directory)
     except (ApiError, ClientError):
         return None  # a server of another version
-    count = sum(activity.session_id != ask.session_id for activity in found)
+    count = sum(activity.session_id != session.id for activity in found)
     if not count:
         return None
     subject = "1 session of this directory has" if count == 1 else f"{count} sessions of this directory have"

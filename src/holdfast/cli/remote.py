@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.client.discovery import running_servers
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 GREETING_SECONDS = 2.0
 
 
-class LocalServer(NamedTuple):
+class LocalServer(Frozen):
     url: str
     client: AsyncClient
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 NO_OUTPUT = "(no output)"
-"""What is stored for a command that wrote nothing."""
+"""What is stored for a command that wrote nothing; remarks may follow."""
 
 
 class Screen:
@@ -101,7 +101,7 @@ class Screen:
 
     def end_shell(self, call_id: str, output: str, exit: int | None) -> None:
         """The end of a shell command. Its output is printed now if none of it was printed while it ran."""
-        if call_id not in self._shells and output != NO_OUTPUT:
+        if call_id not in self._shells and not output.startswith(NO_OUTPUT):
             self._write_shell(call_id, output)
         self._finish_line()
         if exit != 0:

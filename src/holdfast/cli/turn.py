@@ -14,18 +14,22 @@ from holdfast.cli.attendance import Attendance
 from holdfast.cli.calls import known_command
 from holdfast.cli.command_runner import execute, fail
 from holdfast.cli.following import Follower
-from holdfast.cli.notes import opening_notes
+from holdfast.cli.notes import opening_notes, unfinished_note
 from holdfast.cli.opening import location_of, open_client, open_session
-from holdfast.cli.result import result_of
 from holdfast.cli.run import Ask
 from holdfast.cli.screen import JsonScreen, Screen
-from holdfast.cli.shell import run_shell
+from holdfast.schema.deferred import deferred
+from holdfast.schema.inbox import InboxUser
 from holdfast.schema.prompt import FileInput, JsonFormat, PromptInput
 from holdfast.schema.session_message import AssistantMessage
 
 if TYPE_CHECKING:
+    from holdfast.cli import result, shell
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.schema.prompt import Admission
+else:
+    result = deferred("holdfast.cli.result")
+    shell = deferred("holdfast.cli.shell")
 
 
 def run_prompt(ask: Ask) -> int:
@@ -58,7 +62,7 @@ async def _run(ask: Ask) -> int:
         screen.opened(session)
         answering = Answering(client, session.id, screen, attendance)
         if ask.shell is not None:
-            return await run_shell(client, session.id, ask.shell, screen, answering)
+            return await shell.run_shell(client, session.id, ask.shell, screen, answering)
         answer = Answer()
         follower = Follower(client, session.id, screen, answering, answer)
 
@@ -70,9 +74,11 @@ async def _run(ask: Ask) -> int:
             follower.position = receipt.admitted_seq - 1
 
         await follower.follow(admit)
+        if not ask.quiet and not ask.as_json and (left := await unfinished_note(client, session)) is not None:
+            screen.note(left)
         total = (await client.sessions.tree(session.id, limit=1)).nodes[0].total if screen.children.any else None
         if isinstance(screen, JsonScreen):
-            screen.ended(await result_of(client, session.id, answer, replies=not ask.no_reply, total=total))
+            screen.ended(await result.result_of(client, session.id, answer, replies=not ask.no_reply, total=total))
         elif total is not None:
             screen.used(total)
         return _exit_code(screen, None if ask.no_reply else answer)
@@ -84,7 +90,10 @@ async def _admit(client: AsyncClient, session_id: str, ask: Ask) -> Admission:
         + [FileInput(uri=content.uri, name=content.name) for content in ask.attached]
     )
     if ask.command is not None:
-        return await client.sessions.command(session_id, command=ask.command, arguments=ask.text, files=files or None)
+        resolve = None if ask.mentions else False
+        return await client.sessions.command(
+            session_id, command=ask.command, arguments=ask.text, files=files or None, resolve=resolve
+        )
     prompt = PromptInput(
         text=ask.text,
         files=files or UNSET,
@@ -124,11 +133,19 @@ async def _steer(session_id: str, input_id: str, yes: bool) -> int:
     async with AsyncExitStack() as stack:
         screen, attendance = Screen(quiet=False), Attendance.of_process(yes=yes)
         client = (await open_client(Ask(session_id=session_id, yes=yes), attendance, screen, stack)).client
+        replies = not await _asks_nothing(client, session_id, input_id)
         answer = Answer()
         answer.expect(input_id)
         follower = Follower(client, session_id, screen, Answering(client, session_id, screen, attendance), answer)
         await follower.follow(lambda: client.sessions.steer_input(session_id, inbox_id=input_id))
-        return _exit_code(screen, answer)
+        return _exit_code(screen, answer if replies else None)
+
+
+async def _asks_nothing(client: AsyncClient, session_id: str, input_id: str) -> bool:
+    """Whether a pending input is a prompt that asks for no answer."""
+    found = next((item for item in await client.sessions.inbox(session_id) if item.id == input_id), None)
+    options = found.payload.options if isinstance(found, InboxUser) else None
+    return options is not None and options.no_reply is True
 
 
 async def _left_below(client: AsyncClient, session_id: str) -> bool:

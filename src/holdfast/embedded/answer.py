@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.schema.exceptions import MessageNotFound
 from holdfast.schema.record import Record
 from holdfast.schema.session import CacheTokens, Session, Tokens
 from holdfast.schema.session_message import AssistantMessage, SessionMessage
@@ -39,8 +40,9 @@ class Answer(Record):
 async def read_answer(client: AsyncClient, session_id: str, prompt_id: str, message_id: str) -> Answer:
     """Read the answer that begins with this prompt and ends with this message, whether it is complete or not."""
     messages = await _messages(client, session_id, prompt_id, message_id)
-    message = messages[-1]
-    assert isinstance(message, AssistantMessage)
+    message = messages[-1] if messages else None
+    if not isinstance(message, AssistantMessage):
+        raise MessageNotFound(session_id, message_id)  # reverted in the meantime
     steps = [found for found in messages if isinstance(found, AssistantMessage)]
     return Answer(
         session=await client.sessions.get(session_id),

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.client.errors import ApiError, ClientError
-from holdfast.embedded.piece_maker import plain_request
+from holdfast.schema.deferred import deferred
 from holdfast.schema.exceptions import InvalidRequest, NotFound
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.permission import PermissionRequest, Reply
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from holdfast.core.event.bus import Subscription
     from holdfast.core.permission.permission import Unattended
     from holdfast.core.runtime.runtime import Runtime
+    from holdfast.embedded import piece_maker
+else:
+    piece_maker = deferred("holdfast.embedded.piece_maker")
 
 ASKED = frozenset(("permission.v2.asked", "question.v2.asked"))
 REPLIES = ("once", "always", "reject")
@@ -80,7 +83,7 @@ class Attendant:
         self._subscription: Subscription | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._handled: set[str] = set()
-        """Requests that a function is being asked about."""
+        """Requests that functions are being asked about, until their answer is delivered."""
 
     def on_permission(self, callback: PermissionCallback, session: Session | str | None) -> Callable[[], None]:
         return self._register(callback, PermissionRequest, session)
@@ -140,9 +143,9 @@ class Attendant:
             if not announcement.relayed:
                 asked = decode_event(announcement.wire).data
                 if isinstance(asked, PermissionRequest):
-                    self._handle(plain_request(asked, PermissionRequest))
+                    self._handle(piece_maker.plain_request(asked, PermissionRequest))
                 elif isinstance(asked, QuestionRequest):
-                    self._handle(plain_request(asked, QuestionRequest))
+                    self._handle(piece_maker.plain_request(asked, QuestionRequest))
 
     async def _look(self, registered: _Registered) -> None:
         """Find the requests that were made before the function was registered."""
@@ -174,12 +177,16 @@ class Attendant:
 
     async def _ask(self, request: PermissionRequest | QuestionRequest) -> None:
         try:
+            await self._answer(request)
+        finally:
+            self._handled.discard(request.id)
+
+    async def _answer(self, request: PermissionRequest | QuestionRequest) -> None:
+        try:
             decision = await self._decision(request)
         except Exception:
             log.exception("a function failed to answer %s of %s, which stays open", request.id, request.session_id)
             return
-        finally:
-            self._handled.discard(request.id)
         if decision is None:
             return
         try:
@@ -190,8 +197,11 @@ class Attendant:
             log.error("%s of %s stays open, the answer was refused: %s", request.id, request.session_id, error)
 
     async def _decision(self, request: PermissionRequest | QuestionRequest) -> Any:
-        for registered in self._responsible(request):
-            decision = await _call(registered.callback, request)
+        """The first answer of a function. Functions that are registered meanwhile are asked too."""
+        asked: set[_Registered] = set()
+        while waiting := [found for found in self._responsible(request) if found not in asked]:
+            asked.add(waiting[0])
+            decision = await _call(waiting[0].callback, request)
             if decision is not None:
                 return decision
         return None

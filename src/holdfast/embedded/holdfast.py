@@ -24,10 +24,10 @@ from holdfast.core.scope import Scope
 from holdfast.embedded.asgi_transport import CLOSED, AsgiTransport
 from holdfast.embedded.attendant import Attendant
 from holdfast.embedded.peers import Peers
-from holdfast.embedded.prompting import Prompting
 from holdfast.embedded.settings import HoldfastSettings, check_names
 from holdfast.embedded.structured import HostSessions
 from holdfast.embedded.tools import HostContext, HostTools
+from holdfast.schema.deferred import deferred
 from holdfast.server.app import App
 from holdfast.server.auth import Hosts
 from holdfast.server.pty_environment import pty_environment as host_variables
@@ -42,16 +42,19 @@ if TYPE_CHECKING:
     from holdfast.core.event.log import Mismatch
     from holdfast.core.session.activity import Activity
     from holdfast.core.tool.tool import Tool
+    from holdfast.embedded import prompting
     from holdfast.embedded.answer import Answer
     from holdfast.embedded.attendant import PermissionCallback, QuestionCallback
     from holdfast.embedded.pieces import Piece
-    from holdfast.embedded.prompting import PromptSettings, RunOptions
+    from holdfast.embedded.prompting import Prompting, PromptSettings, RunOptions
     from holdfast.schema.model import ModelRef
     from holdfast.schema.prompt import PromptInput
     from holdfast.schema.session import Session
     from holdfast.server.auth import Credentials
     from holdfast.server.types import Receive, Send
     from holdfast.server.types import Scope as AsgiScope
+else:
+    prompting = deferred("holdfast.embedded.prompting")
 
 T = TypeVar("T")
 
@@ -88,7 +91,6 @@ class Holdfast(AsyncClient):
         self.context = HostContext(self._add_context)
         super().__init__(AsgiTransport(self._answer))
         self.sessions: HostSessions = HostSessions(self.sessions._core)
-        self._prompting = Prompting(self, self._activity)
         self._attendant = Attendant(self, self._runtime, settings.get("unattended", "wait"))
 
     async def __aenter__(self) -> Self:
@@ -126,7 +128,7 @@ class Holdfast(AsyncClient):
         """Admit a prompt and wait for the complete answer. Raises ActivityFailed if there is none: the model or a
         provider failed, the work was interrupted or cannot start. A caller that stops waiting leaves the Session at
         work, unless `interrupt` is true."""
-        return await self._prompting.run(prompt, **options)
+        return await self._prompting().run(prompt, **options)
 
     @overload
     async def ask(
@@ -155,7 +157,7 @@ class Holdfast(AsyncClient):
         pydantic model, any other type that msgspec converts to, or a JSON Schema. `retry_count` says how often the
         model is asked again after an answer that does not match, 2 by default. Raises StructuredOutputFailed, which is
         an ActivityFailed, if there is no such answer."""
-        return await self._prompting.ask(prompt, into, retry_count, **options)
+        return await self._prompting().ask(prompt, into, retry_count, **options)
 
     def stream(
         self, session: Session | str, prompt: PromptInput | str, **settings: Unpack[PromptSettings]
@@ -164,7 +166,7 @@ class Holdfast(AsyncClient):
         tool calls, requests to a person. The last piece is `Done` with the answer; ActivityFailed is raised in its
         place. Only work on this prompt is yielded, and nothing of it is lost or repeated. A caller that stops reading
         leaves the Session at work, unless `interrupt` is true."""
-        return self._prompting.stream(session, prompt, **settings)
+        return self._prompting().stream(session, prompt, **settings)
 
     def on_permission(
         self, callback: PermissionCallback, *, session: Session | str | None = None
@@ -237,6 +239,9 @@ class Holdfast(AsyncClient):
     async def rebuild(self) -> int:
         """Rebuild the projections of every Session from the event log. Returns the number of Sessions."""
         return await self._runtime.rebuild()
+
+    def _prompting(self) -> Prompting:
+        return prompting.Prompting(self, self._activity)
 
     async def _activity(self, session_id: str) -> Activity | None:
         return await self._runtime.store.activity(session_id)

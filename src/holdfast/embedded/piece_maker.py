@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from holdfast.embedded.pieces import Piece
+    from holdfast.schema.prompt import Delivery, PromptOptions
     from holdfast.schema.session_message import ToolContent
     from holdfast.schema.typed_event import Event
 
@@ -70,7 +71,7 @@ class PieceMaker:
         self.may_be_over = False
         """Whether the newest event may have ended the work on the prompt."""
         self.next_began = False
-        """Whether work on another prompt has begun after the work on this one was over."""
+        """Whether work on another input has begun after the work on this prompt was over."""
         self._prompt_id: str | None = None
         self._promoted = False
         self._step_complete = False
@@ -97,7 +98,9 @@ class PieceMaker:
                 return
             self.position = event.durable.seq
         if isinstance(event.data, ev.Prompted):
-            self._note_promotion(event.data)
+            self._note_promotion(event.data.message_id, event.data.delivery, event.data.prompt.options)
+        elif isinstance(event.data, ev.Synthetic) and event.data.delivery is not None:
+            self._note_promotion(event.data.message_id, event.data.delivery, None)
         elif self._promoted and not self.next_began:
             self._note_step(event)
             yield from self._text_pieces(event, live_begun=live_begun)
@@ -115,21 +118,22 @@ class PieceMaker:
             else:
                 yield QuestionPiece(request=request)
 
-    def _note_promotion(self, promoted: ev.Prompted) -> None:
-        options = promoted.prompt.options
-        if promoted.message_id == self._prompt_id:
+    def _note_promotion(self, message_id: str, delivery: Delivery, options: PromptOptions | None) -> None:
+        if message_id == self._prompt_id:
             self._promoted = True
         elif options is not None and options.no_reply:
             pass  # it causes no work, and joins whenever it can
-        elif self._promoted and (self._step_complete or promoted.delivery == "queue"):
+        elif self._promoted and (self._step_complete or delivery == "queue"):
             self.next_began = True  # queued input is promoted only when nothing else is owed
 
     def _note_step(self, event: Event) -> None:
         match event.data:
             case ev.StepStarted(assistant_message_id=message):
                 self.answer_id, self._step_complete = message, False
-            case ev.StepEnded(assistant_message_id=message, finish=finish) if message == self.answer_id:
-                self.may_be_over = self._step_complete = finish != TOOL_CALLS
+            case ev.StepEnded(assistant_message_id=message, finish=finish, rejected=rejected) if (
+                message == self.answer_id
+            ):
+                self.may_be_over = self._step_complete = finish != TOOL_CALLS and rejected is None
             case ev.StepFailed(assistant_message_id=message) if message == self.answer_id:
                 self.may_be_over = self._step_complete = True
 

@@ -25,7 +25,7 @@ from holdfast.schema.exceptions import InvalidRequest
 from holdfast.schema.insight import Outcome
 from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef, model_ref
-from holdfast.schema.prompt import FileInput, ModelInput, PromptInput, prompt_input
+from holdfast.schema.prompt import FileInput, ModelInput, PromptInput, named_model, prompt_input
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine, Iterable
@@ -124,9 +124,7 @@ class Prompting:
         named = _or_none(prompt.model)
         session = await self._client.sessions.create(
             agent=_or_none(prompt.agent),
-            model=ModelRef(id=named.id, provider_id=named.provider_id, variant=_or_none(named.variant))
-            if named is not None
-            else None,
+            model=named_model(named) if named is not None else None,
             location=Location(directory=os.path.abspath(directory)) if directory is not None else None,
         )
         return session.id, structs.replace(prompt, agent=UNSET, model=UNSET)

@@ -26,6 +26,7 @@ from holdfast.embedded.credential import generated_password
 from holdfast.embedded.peers import Peers
 from holdfast.embedded.registration import registered
 from holdfast.embedded.unauthenticated import LIMIT, MOST, UnauthenticatedConnections
+from holdfast.schema.deferred import load_next
 from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 from holdfast.server.app import App
@@ -174,10 +175,15 @@ async def serve(
                 file = credential_file(environment) if generated else None
                 served = Served(_url(host, number), file)
                 async with _Background() as background:
+
+                    def listening() -> None:
+                        ready(served)
+                        background.start(load_deferred())
+
                     server = _Server(
                         _config(app),
                         app,
-                        ready=partial(ready, served),
+                        ready=listening,
                         ending=ending,
                         hung_up=lambda: background.start(_reload(runtime, reloaded)),
                     )
@@ -204,6 +210,12 @@ class _Background:
         for task in (tasks := tuple(self._tasks)):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def load_deferred() -> None:
+    """Import the deferred modules one by one, so that requests are answered in between and none of them imports."""
+    while load_next():  # noqa: ASYNC110 - lets requests run; there is nothing to wait for
+        await asyncio.sleep(0)
 
 
 async def _report(runtime: Runtime, reported: Callable[[ConfigReport], None]) -> None:
@@ -317,7 +329,8 @@ def _listen(hostname: str, port: int | None) -> socket.socket:
 
 def _bind(hostname: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in hostname else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # With its protocol: asyncio turns Nagle's algorithm off for TCP only, and a response would take 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((hostname, port))

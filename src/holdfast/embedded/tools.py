@@ -6,12 +6,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from holdfast.core.tool.tool import Tool
-from holdfast.core.tool.typed import tool as typed_tool
+from holdfast.schema.deferred import deferred
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from holdfast.core.context.source import Source
+    from holdfast.core.tool import typed
+else:
+    typed = deferred("holdfast.core.tool.typed")
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -23,7 +26,7 @@ class HostTools:
     def register(self, tools: Mapping[str, Tool[Any, Any] | Callable[..., Any]]) -> Callable[[], None]:
         """Register all tools, or none and raise RegistrationError. A tool hides an earlier one of the same name until
         it is removed. A typed function with a docstring is a tool. Returns a function that removes them."""
-        made = {name: given if isinstance(given, Tool) else typed_tool(given) for name, given in tools.items()}
+        made = {name: given if isinstance(given, Tool) else typed.tool(given) for name, given in tools.items()}
         return self._register(made)
 
     @overload

@@ -6,23 +6,29 @@ tool whose input is the answer."""
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from holdfast.llm.json_schema import violations
-from holdfast.llm.native_schema import native_schema, without_null_options
 from holdfast.llm.request import ToolChoice, ToolDefinition
 from holdfast.llm.tool_schema import COMBINERS, DEFINITIONS, nullable_types, open_root
 from holdfast.schema.codec import decode_any
+from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.nesting import LEVELS, is_nested_deeper
 from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from holdfast.llm import json_schema
+    from holdfast.llm import native_schema as native
     from holdfast.llm.model import Model
     from holdfast.llm.tool_schema import Schema
+else:
+    json_schema = deferred("holdfast.llm.json_schema")
+    native = deferred("holdfast.llm.native_schema")
 
 TOOL = "StructuredOutput"
 DESCRIPTION = "Gives the final answer. Call it once, when all other work is done; its input is the answer."
@@ -33,7 +39,7 @@ SENTENCE = (
 WRAPPER = "value"
 """Name under which a value that is not an object is wrapped, because the input of a tool must be an object."""
 STARTS = 16
-"""Most places in a text at which a JSON value is looked for."""
+"""Most code blocks, and most brackets, of a text in which a JSON value is looked for."""
 PROBLEM_CHARACTERS = 2_000
 
 Refusable = Literal["native", "forced"]
@@ -90,8 +96,8 @@ class AnswerFormat:
         """`tools` are the others that the request offers. While a model of Claude thinks, it may choose freely; when it
         is asked `again`, or for the last time, the call is forced and it does not think."""
         able = model.capabilities.native_json and (not tools or model.capabilities.native_json_with_tools)
-        if able and "native" not in refused and (native := native_schema(model, self.offered)) is not None:
-            return AskedFormat(response_format={"type": "json", "name": TOOL, "schema": native, "strict": True})
+        if able and "native" not in refused and (schema := native.native_schema(model, self.offered)) is not None:
+            return AskedFormat(response_format={"type": "json", "name": TOOL, "schema": schema, "strict": True})
         name = _unused(tool.name for tool in tools)
         free = "forced" in refused or (thinks and not again)
         forced = ToolChoice(type="required") if tools else ToolChoice(type="tool", name=name)
@@ -120,11 +126,10 @@ class AnswerFormat:
         value = given
         if self.wrapped and isinstance(given, dict) and set(given) == {WRAPPER}:
             value = given[WRAPPER]
-        try:
-            value = without_null_options(self.schema, value)
-        except RecursionError:
-            return Problem("it is nested too deeply")
-        if found := violations(self.schema, value):
+        if is_nested_deeper(value):
+            return Problem(f"it is nested more than {LEVELS} levels deep")
+        value = native.without_null_options(self.schema, value)
+        if found := json_schema.violations(self.schema, value):
             return Problem("; ".join(found)[:PROBLEM_CHARACTERS])
         return Value(value)
 
@@ -178,7 +183,8 @@ def _unused(names: Iterator[str]) -> str:
 
 def _candidates(text: str) -> Iterator[Any]:
     """The JSON values in a text: the whole, in code blocks, then from each bracket on."""
-    for part in (text, *_FENCE.findall(text)):
+    blocks = (block[1] for block in islice(_FENCE.finditer(text), STARTS))
+    for part in (text, *blocks):
         try:
             yield decode_any(part.strip())
         except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):

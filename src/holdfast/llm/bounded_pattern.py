@@ -151,6 +151,10 @@ def _holds(assertion: str, text: str, at: int) -> bool:
             return (before != after) == (assertion == "boundary")
 
 
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
+
+
 def _is_word(character: str) -> bool:
     return any(low <= ord(character) <= high for low, high in _WORD)
 
@@ -201,7 +205,7 @@ class _Parser:
             return None
         inside, closed, _ = self._text[self._at :].partition("}")
         least, comma, most = inside.partition(",")
-        if not closed or not least.isascii() or not least.isdigit() or (most and not most.isdigit()):
+        if not closed or not _is_count(least) or (most and not _is_count(most)):
             raise PatternError(f"invalid repetition at {self._at}")
         self._at += len(inside) + 1
         if max(len(least), len(most)) > len(str(PROGRAM)):

@@ -50,4 +50,4 @@ def _example(root: dict[str, Any], schema: Any, text: str, depth: int) -> Any:
         case "null":
             return None
         case _:
-            return text[: schema.get("maxLength", len(text))]
+            return text[: int(schema.get("maxLength", len(text)))]

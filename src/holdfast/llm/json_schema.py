@@ -3,7 +3,7 @@ ignored (`schema_check.py` refuses those that would matter). Time and depth are 
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import msgspec
@@ -39,8 +39,10 @@ def violations(schema: Any, value: Any, *, root: Any = None, most: int = 5) -> l
     """The first violations with their paths; none if the value is valid. A value that takes too long to validate is
     not valid. References are looked up in `root`, by default the schema itself."""
     check = _Check(schema if root is None else root)
+    # What is found after validation was cut off may be wrong: a pattern that is not tried counts as a match.
+    certain = takewhile(lambda _: not check.is_cut_off, check.violations(schema, value, "$", 0))
     try:
-        found = list(islice(check.violations(schema, value, "$", 0), most))
+        found = list(islice(certain, most))
     except RecursionError:
         return ["$: is nested too deeply"]
     return found or ([TOO_LONG] if check.is_cut_off else [])
@@ -224,7 +226,7 @@ def _canonical(value: Any) -> Any:
 def _is(kind: Any, value: Any) -> bool:
     match kind:
         case "integer":
-            return _number(value) and float(value).is_integer()
+            return _number(value) and (isinstance(value, int) or value.is_integer())
         case "number":
             return _number(value)
         case _:

@@ -11,6 +11,7 @@ from holdfast.llm import event as ev
 from holdfast.llm.errors import BODY_LIMIT, LLMError, classify, excerpt, invalid_output, retry_info
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits, AnswerTooLarge, byte_length, cut
 from holdfast.schema.codec import encode
+from holdfast.schema.nesting import LEVELS, is_nested_deeper
 
 if TYPE_CHECKING:
     from holdfast.llm.request import ProviderMetadata, ToolResult
@@ -190,6 +191,8 @@ class Emitter:
             if cut:
                 return
             given, invalid = {}, f"the arguments are not a JSON object ({error})"
+        if is_nested_deeper(given):
+            given, invalid = {}, f"the arguments are nested more than {LEVELS} levels deep"
         if call.hosted:
             self._awaited.add(call.id)
         else:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 from holdfast.llm.bounded_pattern import PatternError, bounded_pattern
 from holdfast.llm.tool_schema import DEFINITIONS, LISTS, MAPS, SINGLE, lookup
 from holdfast.schema.codec import encode
+from holdfast.schema.nesting import LEVELS, is_nested_deeper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SCHEMA_BYTES = 64 * 1024
-NESTING = 128
-"""Most levels of objects and lists, one inside the other."""
 
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 _UNSUPPORTED = (
@@ -40,26 +39,14 @@ class SchemaProblem(ValueError):
 
 def check_schema(schema: dict[str, Any]) -> None:
     """Raises SchemaProblem for the first problem."""
-    _check_nesting(schema)
+    if is_nested_deeper(schema):
+        raise SchemaProblem("$", f"the schema is nested more than {LEVELS} levels deep")
     size = len(encode(schema))
     if size > SCHEMA_BYTES:
         raise SchemaProblem("$", f"the schema has {size} bytes; at most {SCHEMA_BYTES} are allowed")
     for place, node in _nodes(schema, root=schema):
         _check_node(schema, node, place)
     _check_cycles(schema)
-
-
-def _check_nesting(schema: Any) -> None:
-    level: list[Any] = [schema]
-    for _ in range(NESTING):
-        level = [item for value in level for item in _items(value) if isinstance(item, dict | list)]
-        if not level:
-            return
-    raise SchemaProblem("$", f"the schema is nested more than {NESTING} levels deep")
-
-
-def _items(value: Any) -> Any:
-    return value.values() if isinstance(value, dict) else value
 
 
 def _nodes(schema: dict[str, Any], *, root: dict[str, Any] | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -110,7 +97,7 @@ def _check_node(root: dict[str, Any], node: dict[str, Any], place: str) -> None:
     if "enum" in node and not (isinstance(node["enum"], list) and node["enum"]):
         raise SchemaProblem(f"{place}.enum", "it must be a list of at least one value")
     for key in _COUNTS:
-        if key in node and not (_is_number(node[key]) and node[key] >= 0 and float(node[key]).is_integer()):
+        if key in node and not _is_count(node[key]):
             raise SchemaProblem(f"{place}.{key}", "it must be a number of at least 0")
     for key in _NUMBERS:
         if key in node and not (_is_number(node[key]) and (key != "multipleOf" or node[key] > 0)):
@@ -122,7 +109,8 @@ def _check_node(root: dict[str, Any], node: dict[str, Any], place: str) -> None:
         raise SchemaProblem(f"{place}.dependentRequired", "it must be an object of lists of names")
     if "pattern" in node:
         _check_pattern(node["pattern"], f"{place}.pattern")
-    for pattern in node.get("patternProperties", ()):
+    patterns = node.get("patternProperties")
+    for pattern in patterns if isinstance(patterns, dict) else ():  # anything else is refused as no object of schemas
         _check_pattern(pattern, f"{place}.patternProperties")
 
 
@@ -211,6 +199,10 @@ def _leads_to(reaches: dict[str, set[str]], start: str, wanted: str) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and value >= 0 and (isinstance(value, int) or value.is_integer())
 
 
 def _is_names(value: Any) -> bool:

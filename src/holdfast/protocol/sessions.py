@@ -112,6 +112,8 @@ class CommandPayload(Record):
     skills: tuple[SkillInput, ...] | None = None
     delivery: Delivery | None = None
     resume: bool | None = None
+    resolve: bool | None = None
+    """False leaves mentions in the arguments as text. Otherwise they are attached, as those of the template are."""
 
 
 class SkillPayload(Record):

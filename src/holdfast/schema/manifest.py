@@ -11,6 +11,8 @@ from holdfast.schema import pty
 from holdfast.schema import session_event as ev
 from holdfast.schema import task_event as task
 from holdfast.schema.event import Definition
+from holdfast.schema.fork_event import LineageShortened, SessionForked
+from holdfast.schema.turn_event import TurnAbandoned, TurnDispatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -71,8 +73,8 @@ SESSION_DEFINITIONS: tuple[Definition, ...] = (
     replace(_session("session.created", ev.SessionCreated, public=False), begins_at=_first_of_session),
     _session("session.updated", ev.SessionUpdated, public=False),
     _session("session.deleted", ev.SessionDeleted, public=False),
-    _session("session.next.forked", ev.SessionForked, public=False),
-    _session("session.next.lineage.shortened", ev.LineageShortened, public=False),
+    _session("session.next.forked", SessionForked, public=False),
+    _session("session.next.lineage.shortened", LineageShortened, public=False),
     _session("session.next.agent.switched", ev.AgentSwitched),
     _session("session.next.model.switched", ev.ModelSwitched),
     _session("session.next.moved", ev.Moved),
@@ -110,8 +112,8 @@ SESSION_DEFINITIONS: tuple[Definition, ...] = (
     _session("session.next.instruction.discovered", ev.InstructionDiscovered, public=False),
     _session("session.next.instruction.entry.put", ev.InstructionEntryPut, public=False),
     _session("session.next.instruction.entry.removed", ev.InstructionEntryRemoved, public=False),
-    _session("session.next.turn.dispatched", ev.TurnDispatched, public=False),
-    _session("session.next.turn.abandoned", ev.TurnAbandoned, public=False),
+    _session("session.next.turn.dispatched", TurnDispatched, public=False),
+    _session("session.next.turn.abandoned", TurnAbandoned, public=False),
     _session("session.next.activity.ended", ev.ActivityEnded, public=False),
     _session("session.next.activity.suspended", ev.ActivitySuspended, public=False),
     _session("session.next.snapshot.captured", ev.SnapshotCaptured, public=False),

@@ -121,6 +121,12 @@ class ModelInput(Record):
     variant: str | UnsetType = UNSET
 
 
+def named_model(given: ModelInput) -> ModelRef:
+    """The model that a caller names."""
+    variant = None if isinstance(given.variant, UnsetType) else given.variant
+    return ModelRef(id=given.id, provider_id=given.provider_id, variant=variant)
+
+
 class TextFormat(Record, tag_field="type", tag="text"):
     """The answer has no prescribed form."""
 

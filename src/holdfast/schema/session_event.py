@@ -258,74 +258,6 @@ class InstructionEntryRemoved(SessionPayload):
     key: str
 
 
-PrefixBreak = Literal[
-    "new epoch",
-    "compaction",
-    "agent switch",
-    "model switch",
-    "tool change",
-    "last step",
-    "pruning",
-    "revert",
-    "hook",
-    "configuration",
-    "media refused",
-    "output format",
-]
-
-
-class LearnedLimit(Record):
-    """A model's context limit, learned from a provider's refusal."""
-
-    tokens: int
-    stated: bool
-    """Whether the provider stated the number; otherwise it is the estimated size of the refused request."""
-    time: int
-
-
-class ConversationPrint(Record):
-    """A fingerprint of a conversation that plugins changed."""
-
-    messages: int
-    digest: str
-
-
-class TurnDispatched(SessionPayload):
-    """Written before the provider is called: from then on the request may have been sent."""
-
-    agent: str
-    model: ModelRef
-    attempt: int
-    baseline_seq: int
-    checkpoint_seq: int
-    pruned_seq: int
-    tools: str
-    """This and the next two are fingerprints of the request without its conversation."""
-    system: str
-    controls: str
-    last_step: bool
-    media_refused: bool | None = None
-    """Whether media are replaced by notes because the provider refused them."""
-    learned: LearnedLimit | None = None
-    """What was learned about the model's context limit."""
-    format: str | None = None
-    """Fingerprint of how the request asks for a structured answer."""
-    hooks: tuple[str, ...] | None = None
-    """The plugins that changed the request."""
-    conversation: ConversationPrint | None = None
-    """Of the conversation, if plugins changed it."""
-    broke: tuple[PrefixBreak, ...] | None = None
-    """Why the request does not start with the bytes of the previous one, if so."""
-    broke_by: tuple[str, ...] | None = None
-    """The plugins, where a hook is the cause."""
-
-
-class TurnAbandoned(SessionPayload):
-    """A dispatched turn that will not be finished and has no step."""
-
-    reason: str
-
-
 class ActivityEnded(SessionPayload):
     """The activity is over, although the last step called tools or was never dispatched."""
 
@@ -367,6 +299,8 @@ class PermissionAsked(SessionPayload):
     """The agent whose rules apply, even if the Session's agent changes."""
     resumable: bool | None = None
     """Whether the call has not started anything: after a restart it keeps waiting, and an answer executes it."""
+    owner: str | None = None
+    """The process whose caller waits, where no tool call does. When it ends, no answer has an effect."""
 
 
 class PermissionReplied(SessionPayload):
@@ -397,39 +331,6 @@ class QuestionRejected(SessionPayload):
     request_id: str
     cause: Literal["interrupted"] | None = None
     """Why it was rejected without a person."""
-
-
-class LineageSegment(Record):
-    """Messages of a Session with a sequence after `after_seq`, up to `through_seq`."""
-
-    source_id: SessionIDField
-    after_seq: int
-    through_seq: int
-
-
-class TakenInstruction(Record):
-    """An instruction file that the source had discovered, and at which sequence."""
-
-    path: str
-    seq: int
-
-
-class SessionForked(SessionPayload):
-    """What a fork takes over from its source. Its own events follow `through_seq`."""
-
-    source_id: SessionIDField
-    through_seq: int
-    segments: tuple[LineageSegment, ...]
-    location: Location
-    instructions: tuple[TakenInstruction, ...] = ()
-    todos: tuple[Todo, ...] = ()
-    todos_seq: int | None = None
-
-
-class LineageShortened(SessionPayload):
-    """A fork goes back into the history it shares. The revert that it is part of follows in the same commit."""
-
-    through_seq: int
 
 
 class SessionInfoPayload(Record):

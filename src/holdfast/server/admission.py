@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.core.location.services import LocationServices
+    from holdfast.core.session.mentioned import Mentioned
     from holdfast.schema.prompt import Admission, Delivery, Prompt
     from holdfast.schema.session import Session
     from holdfast.server.types import ApiCall
 
-    Resolve = Callable[[LocationServices, Session, Prompt], Coroutine[Any, Any, Prompt]]
+    ResolvedPrompt = tuple[Prompt, Mentioned | None]
+    """The prompt, and what its text mentions."""
+    Resolve = Callable[[LocationServices, Session, Prompt], Coroutine[Any, Any, ResolvedPrompt]]
 
 
 async def admit_resolved(
@@ -33,21 +36,29 @@ async def admit_resolved(
     checked: bool = False,
     resolves: bool = False,
 ) -> Admission:
-    """A retry is recognised by what was sent, and not resolved again. Resolving ends when the caller disconnects.
-    `resolves`: the mentions in the text too."""
+    """A retry is recognised by what was sent, and not resolved again; while the first request is being resolved, it
+    waits. Resolving ends when the caller disconnects. `resolves`: the caller asks to resolve mentions in the text."""
     session, sessions = call.session, call.runtime.sessions
     assert session is not None
     given = unresolved(given, resolves=resolves)
-    known = await sessions.admitted(session.id, given, id=id, delivery=delivery, resume=resume)
-    if known is not None:
-        return known
-    async with call.services as services:
-        await services.catalog.ready()
-        prompt = await call.while_connected(resolve(services, session, given))
-        mentioned = await call.while_connected(services.mentions.resolve(session, prompt)) if resolves else None
-    return await sessions.prompt(
-        session.id, prompt, id=id, delivery=delivery, resume=resume, checked=checked, mentioned=mentioned
-    )
+    async with call.runtime.resolving.hold(id):
+        known = await sessions.admitted(session.id, given, id=id, delivery=delivery, resume=resume)
+        if known is not None:
+            return known
+        async with call.services as services:
+            await services.catalog.ready()
+            prompt, mentioned = await call.while_connected(resolve(services, session, given))
+        return await sessions.prompt(
+            session.id, prompt, id=id, delivery=delivery, resume=resume, checked=checked, mentioned=mentioned
+        )
+
+
+async def resolve_prompt(
+    services: LocationServices, session: Session, given: Prompt, *, mentions: bool
+) -> ResolvedPrompt:
+    """The skills, and if asked for the mentions, of a prompt."""
+    prompt = await with_skills(services, session, given)
+    return prompt, await services.mentions.resolve(session, prompt) if mentions else None
 
 
 async def with_skills(services: LocationServices, session: Session, given: Prompt) -> Prompt:

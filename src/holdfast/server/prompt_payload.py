@@ -32,8 +32,14 @@ def prompt_of(payload: PromptPayload) -> PromptInput:
 
 def in_shape(payload: PromptPayload, error: InvalidRequest) -> InvalidRequest:
     """The refusal of a prompt with the name of the field in the shape that the caller used."""
-    if payload.prompt is None and error.field is not None:
-        error.field = error.field.removeprefix(INSIDE)
+    return error if payload.prompt is not None else renamed(error)
+
+
+def renamed(error: InvalidRequest, **names: str) -> InvalidRequest:
+    """The refusal of a prompt whose fields the caller sent by themselves, some of them under another name."""
+    if error.field is not None and error.field.startswith(INSIDE):
+        field = error.field.removeprefix(INSIDE)
+        error.field = names.get(field, field)
     return error
 
 

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.embedded.blocking import HoldfastSync
 from holdfast.embedded.holdfast import Holdfast
 from holdfast.llm.errors import LLMError
-from holdfast.llm.offline import Call, OfflineResponse, Turn, respond
+from holdfast.llm.offline import Call, OfflineResponse, Turn, respond, with_answer
 from holdfast.schema.codec import decode_any
 from holdfast.schema.frozen import Frozen
 from holdfast.testing.requests import ModelRequest
@@ -115,16 +115,8 @@ def _turn(reply: Reply, request: ModelRequest) -> Turn:
         case Failure(status=status):
             return Turn(fail=status)
         case Structured(value=value):
-            return _structured(msgspec.to_builtins(value), request)
+            return with_answer(Turn(answer=msgspec.to_builtins(value)), request.body)
         case ToolCall():
             return _turn([reply], request)
     calls = tuple(Call(tool=part.tool, input=part.input) for part in reply if isinstance(part, ToolCall))
     return Turn(text="".join(part for part in reply if isinstance(part, str)) or None, calls=calls or None)
-
-
-def _structured(value: Any, request: ModelRequest) -> Turn:
-    """As the text of the answer, or as the arguments of the one function that the request demands."""
-    match request.body.get("tool_choice"):
-        case {"function": {"name": str() as name}}:
-            return Turn(calls=(Call(tool=name, input=value),))
-    return Turn(text=msgspec.json.encode(value).decode())

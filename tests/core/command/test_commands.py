@@ -11,6 +11,7 @@ from holdfast.core.command.builtin import builtin_commands
 from holdfast.core.command.command import Command, CommandDraft
 from holdfast.core.command.commands import Commands
 from holdfast.core.config.reload import LiveConfig
+from holdfast.core.prompt.filled_template import FilledTemplate
 from holdfast.core.scope import Scope
 from holdfast.core.skill.skill import Skill
 from holdfast.core.state import Batches, Phase
@@ -99,10 +100,10 @@ async def test_a_call_is_expanded_once(place: Place) -> None:
     place.write("opencode.json", {"commands": {"fix": {"template": "Fix $1, see @a.py", "agent": "plan"}}})
     found = commands(place)
     invocation = await found.invoke("fix", "the bug", no_shell)
-    assert (invocation.text, invocation.arguments, invocation.mentions) == (
+    assert (invocation.text, invocation.arguments, invocation.template) == (
         "Fix the bug, see @a.py",
         "the bug",
-        ("a.py",),
+        FilledTemplate(arguments=((4, 11),)),
     )
     assert (invocation.command.name, invocation.command.agent) == ("fix", "plan")
     assert str(place.root) in (await found.invoke("init", "", no_shell)).text
@@ -132,7 +133,8 @@ async def test_a_skill_may_be_called_like_a_command(tmp_path: Path) -> None:
     found.state.transform(builtin_commands(tmp_path), Scope(), phase=Phase.BUILTIN)
     assert [command.name for command in await found.callable()] == ["init", "review", "deploy"]
     called = await found.invoke("deploy", "to prod", no_shell)
-    assert (called.command, called.mentions) == (Command(name="deploy", template=content, description="d"), ())
+    assert called.command == Command(name="deploy", template=content, description="d")
+    assert called.template == FilledTemplate(arguments=((0, 7),))
     assert (called.skill, called.text) == ("deploy", "to prod")
     assert (await found.invoke("deploy", " ", no_shell)).text == ""
     assert "not this one" not in (await found.invoke("init", "", no_shell)).text

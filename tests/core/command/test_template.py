@@ -124,8 +124,20 @@ async def test_a_denied_command_leaves_a_note_and_output_is_bounded() -> None:
     assert len(shell.ran) == MOST_SHELL_COMMANDS
 
 
-async def test_files_that_the_template_names() -> None:
-    """CAT-080: once each, as written; not those of arguments, nor addresses of people."""
-    template = "See @src/a.py, @README.md and @src/a.py. Ask me@example.com or `@x`. !`cat @no` @~/notes/"
-    expanded = await Template(template).expand("@secret", Shell())
-    assert expanded.mentions == ("src/a.py", "README.md", "~/notes/")
+async def test_a_command_with_many_placeholders_takes_linear_time() -> None:
+    """CAT-227: a file of a repository must not hold up everything else; quadratic, this takes minutes."""
+    shell = Shell()
+    await Template("!`" + "$1 " * 20_000 + "`").expand("a", shell)
+    assert shell.ran == ["a " * 20_000]
+
+
+async def test_the_parts_of_the_text_are_known() -> None:
+    """CAT-230: what arguments gave, and what commands wrote or would have written."""
+    expanded = await Template("See @$1 and $2: !`deny it`, !`cat @no` @b.py").expand("a.py 'x y'", Shell())
+    parts = {
+        name: [expanded.text[start:end] for start, end in getattr(expanded, name)] for name in ("arguments", "output")
+    }
+    assert parts["arguments"] == ["a.py", "x y"]
+    assert parts["output"] == ["[`deny it` was not run: Permission denied]", (await Shell()("cat @no"))]
+    appended = await Template("Fix it.").expand("@a.py", Shell())
+    assert (appended.text, appended.arguments) == ("Fix it.\n\n@a.py", ((9, 14),))

@@ -12,7 +12,7 @@ from holdfast.core.context.metrics import SERIES_LIMIT, SESSION_LIMIT, Growth, M
 from holdfast.core.context.source import UNAVAILABLE
 from holdfast.core.context.view import ContextSummary, request_context, summary
 from holdfast.schema.model import ModelRef
-from holdfast.schema.session_event import PrefixBreak, TurnDispatched
+from holdfast.schema.turn_event import PrefixBreak, TurnDispatched
 
 pytestmark = pytest.mark.anyio
 

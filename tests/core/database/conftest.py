@@ -7,6 +7,14 @@ from collections.abc import Iterator
 import apsw
 import pytest
 
+from holdfast.core.database import sqlite
+
+
+@pytest.fixture(autouse=True)
+def _new_databases_are_migrated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty file goes through all migrations here, as in the product."""
+    monkeypatch.setattr("holdfast.core.database.database.prepare", sqlite.prepare)
+
 
 class FaultyDisk(apsw.VFS):
     """SQLite's default file system while a test holds it. `wal_room` is how far a write-ahead log may grow."""

@@ -8,6 +8,7 @@ import pytest
 from tests.core.database.units import raw, rows
 
 from holdfast.core.database.database import SqliteDatabase
+from holdfast.core.database.sqlite import MEMORY, BusyWait, connect, latest_schema, migrate
 
 pytestmark = pytest.mark.anyio
 
@@ -126,3 +127,16 @@ async def test_several_pending_inputs_share_the_unset_promotion(database: Sqlite
         )
     connection.close()
     assert rows(database.path, "select count(*) from session_input where promoted_seq is null") == [(2,)]
+
+
+def test_the_latest_schema_is_what_the_migrations_lead_to() -> None:
+    """EVT-001: a database made of its statements has the same tables, indexes and triggers."""
+    migrated, made = connect(MEMORY, BusyWait()), connect(MEMORY, BusyWait())
+    try:
+        migrate(migrated, MEMORY)
+        made.execute(latest_schema()).fetchall()
+        tables = "select type, name, tbl_name, sql from sqlite_master order by type, name"
+        assert made.execute(tables).fetchall() == migrated.execute(tables).fetchall()
+    finally:
+        migrated.close()
+        made.close()

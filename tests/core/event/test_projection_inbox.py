@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.core.event.samples import SES, Story, raw
 
-from holdfast.core.session.errors import LifecycleConflict, MessageIdInUse
+from holdfast.core.session.input_errors import LifecycleConflict, MessageIdInUse
 from holdfast.schema.prompt import AgentAttachment, FileAttachment, Prompt, Source
 from holdfast.schema.session_event import (
     InputWithdrawn,

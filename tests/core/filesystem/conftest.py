@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.core.filesystem.file_tools import FileTools
+from tests.core.tool.tool_support import FileTools
 
 
 @pytest.fixture

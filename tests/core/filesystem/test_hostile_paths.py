@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.filesystem.file_tools import FileTools, Recorder, tree
+from tests.core.tool.tool_support import FileTools, Recorder, tree
 
 from holdfast.core.tool.tool import ToolFailure
 
@@ -173,7 +173,7 @@ async def test_a_swap_during_the_approval(root: Path, tool: str, swapped: str) -
             (root / "folder/f").symlink_to(outside / "f")
 
     tools = FileTools(root)
-    tools.recorder = Recorder(then=swap)
+    tools.recorder = Recorder(meanwhile=swap)
     before = tree(outside)
     name, arguments = ARGUMENTS[tool]("folder/f")
     if (tool, swapped) == ("patch delete", "file"):

@@ -194,7 +194,7 @@ def test_a_reference_path_resolves_for_reading_only(root: Path, outside: Path) -
     (outside / "up").symlink_to("..")
     paths = LocationPaths(root, references=lambda: {"docs": outside})
     found = paths.resolve("@docs/secret")
-    assert found == Target(outside / "secret", str(outside / "secret"), outside, None, exists=True)
+    assert found == Target(outside / "secret", str(outside / "secret"), Path("/"), None, exists=True)
     assert paths.resolve("@docs").path == outside
     assert paths.resolve("@other/secret") == Target(root / "@other/secret", "@other/secret", root, None)
     for path, why in {
@@ -208,6 +208,16 @@ def test_a_reference_path_resolves_for_reading_only(root: Path, outside: Path) -
     with pytest.raises(PathError) as refused:
         paths.resolve("@docs/new", "write")
     assert refused.value.reason == "read_only_reference"
+
+
+def test_no_reference_leads_into_the_system_s_own_file_systems(root: Path) -> None:
+    """TOL-421: by name, and by an absolute path through a link."""
+    (root.parent / "link").symlink_to("/proc/self")
+    paths = LocationPaths(root, references=lambda: {"all": Path("/"), "self": Path("/proc/self")})
+    for path in ("@all/proc/self/environ", "@self/environ", str(root.parent / "link" / "environ")):
+        with pytest.raises(PathError) as refused:
+            paths.resolve(path)
+        assert refused.value.reason == "special_path"
 
 
 def test_an_absolute_path_into_a_reference_is_read_without_approval(root: Path, outside: Path) -> None:

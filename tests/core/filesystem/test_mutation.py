@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.filesystem.file_tools import tree
+from tests.core.tool.tool_support import tree
 
 from holdfast.core.filesystem import staged
 from holdfast.core.filesystem.errors import (

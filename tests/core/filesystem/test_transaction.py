@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.filesystem.file_tools import tree
+from tests.core.tool.tool_support import tree
 
 from holdfast.core.filesystem.errors import StaleContent, TargetExists
 from holdfast.core.filesystem.location_path import LocationPaths, Target

@@ -18,8 +18,9 @@ from holdfast.core.config.config import Config
 from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.context.system_context import initialize, observe
 from holdfast.core.event.bus import Bus
-from holdfast.core.plugin.host import PluginHost, PluginLocation
+from holdfast.core.plugin.host import PluginHost
 from holdfast.core.plugin.plugin import Plugin
+from holdfast.core.plugin.plugin_location import PluginLocation
 from holdfast.core.plugin.plugins import Plugins
 from holdfast.core.plugin.request import RequestHooks
 from holdfast.core.plugin.terminal import TerminalHooks

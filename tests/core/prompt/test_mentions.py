@@ -21,7 +21,7 @@ from holdfast.core.prompt.mentions import Mentions
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.session import attachments
 from holdfast.core.session.attachments import Attachments, check_size, is_retry
-from holdfast.core.session.errors import PromptTooLarge
+from holdfast.core.session.input_errors import PromptTooLarge
 from holdfast.core.session.mentioned import Mentioned, MentionedFile
 from holdfast.core.session.prompt_input import unresolved
 from holdfast.core.tool.builtin.authorize import Denied
@@ -85,7 +85,7 @@ async def test_each_thing_is_asked_once(resolver: Mentions, session: Session, ju
     judge.denies["external_directory"] = DeniedByPerson("per_1")
     found = await resolve(resolver, session, text)
     assert (found.files, len(found.notes)) == ((), 3)
-    assert found.notes[0] == f"`@{folder}/a.txt` could not be attached: permission for it was denied"
+    assert found.notes[0] == f"`@{folder}/a.txt` could not be attached: the permission request was denied"
     assert judge.asked == [("external_directory", f"{folder}/*")]
 
 

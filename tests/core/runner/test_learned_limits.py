@@ -8,7 +8,7 @@ from holdfast.core.runner.budget import Window
 from holdfast.core.runner.learned import BELIEVED_MS, LearnedLimits
 from holdfast.llm.event import ProviderError
 from holdfast.schema.model import ModelRef
-from holdfast.schema.session_event import LearnedLimit
+from holdfast.schema.turn_event import LearnedLimit
 
 MODEL = ModelRef(id="m", provider_id="p")
 UNNAMED = ProviderError(message="prompt is too long")

@@ -197,6 +197,21 @@ def test_any_stored_history_is_a_valid_request(
     assert complaints(protocol_of(MODELS[model]), prepared.body) == []
 
 
+@pytest.mark.parametrize("name", ["web_search", "code_execution", "web_fetch"])
+@pytest.mark.parametrize("result", HOSTED)
+def test_an_incomplete_hosted_result_is_a_valid_request(name: str, result: Any) -> None:
+    """LLM-400, LLM-403: also an empty one."""
+    kept = msgspec.Raw(msgspec.json.encode(result))
+    state = stored.ToolCompleted(input={}, structured={}, content=(), result=kept)
+    part = stored.ToolPart(
+        id="call_1", name=name, provider=ToolProvider(executed=True), state=state, time=ToolTime(created=1)
+    )
+    asked = stored.UserMessage(id="msg_u", time=AT, metadata=None, text="hi", files=(), agents=None)
+    answer = stored.AssistantMessage(id="msg_a", time=AT, agent="build", model=SELECTED, content=(part,), error=None)
+    prepared = prepare(MODELS["claude"], make_request(messages=lower([asked, answer], SELECTED, {})))
+    assert len(complaints(protocol_of(MODELS["claude"]), prepared.body)) == 0
+
+
 def unanswered(messages: tuple[llm.Message, ...]) -> list[str]:
     """Calls whose result is not in the messages right after theirs."""
     waiting: list[str] = []

@@ -131,11 +131,13 @@ async def test_a_broken_prefix_names_its_cause(tmp_path: Path, change: str, expe
 
 
 async def test_pruning_keeps_the_record_and_names_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SES-165, SES-213: old results give way in the request only, before anything is summarised, the newest stay."""
+    """SES-165, SES-213, SES-304: old results give way in the request only, before anything is summarised, the newest
+    stay. An answer outside the conversation leaves out the same."""
     monkeypatch.setattr(pruning, "KEEP_TOKENS", 100)
     monkeypatch.setattr(pruning, "WORTH_TOKENS", 100)
     used = {"prompt_tokens": 100_000, "completion_tokens": 1}
     provider = Provider(calls(("t", {})), calls(("t", {"n": 1})), calls(("t", {"n": 2}), usage=used), says("end"))
+    provider.replies.append(says("beside"))
     config = {"compaction": {"prune": True, "buffer": 10}}
     large = tool(lambda context: {"text": "r" * 4_000})
     limit = {"context": 60_000, "output": 10}
@@ -148,6 +150,9 @@ async def test_pruning_keeps_the_record_and_names_itself(tmp_path: Path, monkeyp
         stored = str([row.wire for row in await runtime.sessions.messages(session.id, order="asc", limit=10)])
         assert stored.count("r" * 4_000) == 3
         assert "pruning" in (await causes(runtime, session.id))[3]
+        await runtime.one_shot.generate(session.id, "what was it?")
+        turn, beside = provider.requests[3]["messages"], provider.requests[4]["messages"]
+        assert beside[: len(turn)] == turn
 
 
 async def test_a_fork_prunes_as_its_source_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

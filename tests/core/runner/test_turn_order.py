@@ -38,14 +38,12 @@ from holdfast.core.runner.settings import Limits, SessionSettings
 from holdfast.core.session import inbox
 from holdfast.core.session.errors import (
     AgentUnavailable,
-    InboxFull,
-    InputNotFound,
-    InputNotPending,
     Interrupted,
     RepeatedCalls,
     SessionNotFound,
     TurnLimitReached,
 )
+from holdfast.core.session.input_errors import InboxFull, InputNotFound, InputNotPending
 from holdfast.llm.errors import LLMError
 from holdfast.llm.route.retry import RetryLimits
 from holdfast.schema.model import ModelRef

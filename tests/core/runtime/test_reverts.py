@@ -13,7 +13,8 @@ from tests.core.conftest import HeldTool, event_types, messages, new_session, st
 from tests.core.runtime.test_moves import git, repository
 from tests.core.session.support_lab import LAB, Lab, Provider, calls, recorded, says, until
 
-from holdfast.core.session.errors import Interrupted, MessageNotFound, PromptConflict
+from holdfast.core.session.errors import Interrupted, MessageNotFound
+from holdfast.core.session.input_errors import PromptConflict
 from holdfast.core.snapshot.errors import SnapshotError
 from holdfast.core.snapshot.snapshot import Snapshots
 from holdfast.schema.prompt import Prompt

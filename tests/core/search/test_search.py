@@ -14,7 +14,7 @@ from holdfast.core.search import fallback
 from holdfast.core.search import search as module
 from holdfast.core.search.glob import Glob
 from holdfast.core.search.query import Query
-from holdfast.core.search.search import InvalidPattern, LineResults, Search, SearchFailed, find_ripgrep
+from holdfast.core.search.search import FileResults, InvalidPattern, LineResults, Search, SearchFailed, find_ripgrep
 
 pytestmark = pytest.mark.anyio
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
@@ -194,8 +194,8 @@ async def test_a_bad_expression_is_told_apart(search: Search, tmp_path: Path, pa
 
 async def test_nothing_found_is_no_error(search: Search, tmp_path: Path) -> None:
     """TOL-234, TOL-349: the engine's code 1, for files and for lines."""
-    assert (await lines(search, tmp_path, "hello")) == ([], False, False)
-    assert (await search.files(tmp_path, Glob("*"), 10)) == ([], 0, False)
+    assert (await lines(search, tmp_path, "hello")) == LineResults([], False, False)
+    assert (await search.files(tmp_path, Glob("*"), 10)) == FileResults([], 0, False)
 
 
 async def test_trouble_with_one_file_leaves_the_others(processes: Processes, tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ async def test_the_newest_files_come_first(search: Search, tmp_path: Path) -> No
         write(tmp_path, name)
         os.utime(tmp_path / name, (2000 - age // 2, 2000 - age // 2))
     found = await search.files(tmp_path, Glob("*"), 3)
-    assert found == (["a", "c", "b"], 4, False)
+    assert found == FileResults(["a", "c", "b"], 4, False)
 
 
 async def test_the_first_matches_whatever_the_engine_found_first(
@@ -272,7 +272,7 @@ async def test_an_expression_that_never_ends_is_ended(processes: Processes, tmp_
 async def test_ripgrep_takes_linear_time(processes: Processes, tmp_path: Path) -> None:
     """TOL-325: the expression that ruins backtracking engines."""
     write(tmp_path, "b.txt", text="a" * 1_000_000 + "b\n")
-    assert await lines(Search(processes, ENVIRONMENT, RIPGREP), tmp_path, "(a+)+$") == ([], False, False)
+    assert await lines(Search(processes, ENVIRONMENT, RIPGREP), tmp_path, "(a+)+$") == LineResults([], False, False)
 
 
 def test_special_file_systems_are_passed_over() -> None:

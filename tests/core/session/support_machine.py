@@ -37,7 +37,7 @@ from holdfast.core.runner.history import Frame, History
 from holdfast.core.runner.lowering import lower
 from holdfast.core.runner.preparation import ReadyTurn
 from holdfast.core.runner.sending import Sending
-from holdfast.core.session.errors import InputNotFound, InputNotPending, PromptConflict
+from holdfast.core.session.input_errors import InputNotFound, InputNotPending, PromptConflict
 from holdfast.llm.model import Model
 from holdfast.llm.protocols.bedrock_converse import BedrockConverse
 from holdfast.llm.protocols.gemini import Gemini

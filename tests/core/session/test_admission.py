@@ -11,7 +11,7 @@ from tests.core.conftest import MODEL, event_types, messages, new_session, steps
 
 from holdfast.core.database.errors import StorageError
 from holdfast.core.runtime.runtime import Paths, Runtime
-from holdfast.core.session.errors import PromptConflict
+from holdfast.core.session.input_errors import PromptConflict
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.codec import decode_any, encode
 from holdfast.schema.prompt import AgentAttachment, Delivery, FileAttachment, Prompt

@@ -17,7 +17,7 @@ from tests.conftest import MODEL
 from holdfast.core.filesystem.content import TEXT_BYTES
 from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.session import attachments
-from holdfast.core.session.errors import AttachmentRefused, PromptConflict, PromptTooLarge
+from holdfast.core.session.input_errors import AttachmentRefused, PromptConflict, PromptTooLarge
 from holdfast.core.session.prompt_input import normalise
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.prompt import FileAttachment, FileInput, Prompt, PromptInput

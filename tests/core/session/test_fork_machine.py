@@ -22,13 +22,13 @@ from holdfast.core.session.errors import EmptySession
 from holdfast.core.session.projector import SESSION_PROJECTORS
 from holdfast.core.session.records import SessionRecords
 from holdfast.core.session.store import SessionStore
+from holdfast.schema.fork_event import LineageShortened
 from holdfast.schema.manifest import MANIFEST
 from holdfast.schema.prompt import Prompt
 from holdfast.schema.session import NO_TOKENS
 from holdfast.schema.session_event import (
     CompactionEnded,
     CompactionUndone,
-    LineageShortened,
     PromptAdmitted,
     Prompted,
     RevertCommitted,

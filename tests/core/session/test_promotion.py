@@ -15,8 +15,8 @@ from tests.core.conftest import event_types, lease_of, messages, new_session, ta
 from holdfast.core.database.errors import StorageError
 from holdfast.core.event.bus import Announcement
 from holdfast.core.runtime.runtime import Paths, Runtime
-from holdfast.core.session.errors import LifecycleConflict
 from holdfast.core.session.inbox import Boundary, Inbox
+from holdfast.core.session.input_errors import LifecycleConflict
 from holdfast.core.session.ownership import Lease
 from holdfast.core.session.store import SessionStore
 from holdfast.llm.offline import ScriptedTransport

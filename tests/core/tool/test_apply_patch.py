@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.filesystem.file_tools import Asked, FileTools, Recorder, tree
 from tests.core.tool.cases.edits import EDITS
 from tests.core.tool.cases.patches import PATCHES, Files, Patch
+from tests.core.tool.tool_support import Asked, FileTools, Recorder, tree
 
 from holdfast.core.tool.builtin import apply_patch
 from holdfast.core.tool.builtin.apply_patch import MAX_CHUNKS, MAX_OPERATIONS, MAX_PATCH_BYTES, NO_MOVES, REQUIRED
@@ -239,7 +239,7 @@ async def test_a_failure_in_the_middle(tools: FileTools, monkeypatch: pytest.Mon
 
 async def test_a_target_that_changed_while_the_user_thought(tools: FileTools) -> None:
     """TOL-196, TOL-195: an addition fails when something appeared during the approval; its content is kept."""
-    tools.recorder = Recorder(then=lambda: (tools.root / "new").write_bytes(b"kept"))
+    tools.recorder = Recorder(meanwhile=lambda: (tools.root / "new").write_bytes(b"kept"))
     assert "already exists" in await tools.refusal("apply_patch", patchText=patch("*** Add File: new", "+x"))
     assert found(tools.root) == {"new": b"kept"}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.tool.search_support import Asking, caller, texts
+from tests.core.tool.tool_support import Recorder, caller, texts
 
 from holdfast.core.clock import Ids, SystemClock
 from holdfast.core.filesystem.location_path import LocationPaths
@@ -46,9 +46,9 @@ def store(tmp_path: Path) -> OutputStore:
     return OutputStore(tmp_path / "data" / "tool-output", Ids(SystemClock()), SystemClock())
 
 
-def made(root: Path, processes: Processes, authorizer: Asking | None = None, **options: Any) -> Bash:
+def made(root: Path, processes: Processes, authorizer: Recorder | None = None, **options: Any) -> Bash:
     options = {"host": HOST, **options}
-    return caller("bash", bash_tool(LocationPaths(root), processes, authorizer or Asking(), **options))
+    return caller("bash", bash_tool(LocationPaths(root), processes, authorizer or Recorder(), **options))
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ async def test_secrets_do_not_reach_a_command(root: Path, processes: Processes, 
 
 async def test_a_command_line_asks_once_for_all_its_simple_commands(root: Path, processes: Processes) -> None:
     """TOL-204, TOL-206, TOL-224, TOL-363: one request for all simple commands; first the exact text may be saved."""
-    asking = Asking()
+    asking = Recorder()
     await made(root, processes, asking)(command="echo a | cat", workdir="sub")
     (asked,) = asking.asked
     assert asked.action == "bash"
@@ -172,7 +172,7 @@ async def test_a_working_directory_outside_is_approved_first(root: Path, process
     """TOL-204, TOL-318: then the command itself."""
     outside = tmp_path.resolve() / "outside"
     outside.mkdir()
-    asking = Asking()
+    asking = Recorder()
     output = await made(root, processes, asking)(command="pwd", workdir=str(outside))
     assert texts(output)[0] == f"{outside}\n"
     assert asking.actions == ["external_directory", "bash"]
@@ -184,7 +184,7 @@ async def test_a_denied_command_does_not_run(root: Path, processes: Processes, t
     """TOL-204: of either approval; after the first, the second is not asked."""
     outside = tmp_path.resolve() / "outside"
     outside.mkdir()
-    asking = Asking(denied)
+    asking = Recorder(denied)
     with pytest.raises(ToolFailure, match="Permission denied"):
         await made(root, processes, asking)(command="touch ran", workdir=str(outside))
     assert asking.actions[-1] == denied
@@ -207,7 +207,7 @@ async def test_a_working_directory_that_changes_during_approval(
             (root / "sub").symlink_to(elsewhere)
 
     with pytest.raises(ToolFailure, match="Unable to execute command: touch ran"):
-        await made(root, processes, Asking(meanwhile=meanwhile))(command="touch ran", workdir="sub")
+        await made(root, processes, Recorder(meanwhile=meanwhile))(command="touch ran", workdir="sub")
     assert not list(tmp_path.rglob("ran"))
 
 
@@ -218,7 +218,7 @@ async def test_a_bad_working_directory_asks_nothing(root: Path, processes: Proce
     """TOL-204, TOL-213: escapes, what is missing, what is no directory."""
     (root / "file").touch()
     (root / "link").symlink_to("/")
-    asking = Asking()
+    asking = Recorder()
     with pytest.raises(ToolFailure, match="Unable to execute command: touch ran"):
         await made(root, processes, asking)(command="touch ran", workdir=workdir)
     assert asking.asked == []
@@ -226,7 +226,7 @@ async def test_a_bad_working_directory_asks_nothing(root: Path, processes: Proce
 
 async def test_outside_paths_are_denied_by_setting(root: Path, processes: Processes, tmp_path: Path) -> None:
     """TOL-115: without asking."""
-    asking = Asking()
+    asking = Recorder()
     bash = made(root, processes, asking, settings=lambda: BashSettings(external_paths="deny"))
     with pytest.raises(ToolFailure):
         await bash(command="true", workdir=str(tmp_path))
@@ -235,7 +235,7 @@ async def test_outside_paths_are_denied_by_setting(root: Path, processes: Proces
 
 async def test_a_zero_byte_is_refused(root: Path, processes: Processes) -> None:
     """TOL-318: before anything is asked."""
-    asking = Asking()
+    asking = Recorder()
     with pytest.raises(ToolFailure, match="NUL"):
         await made(root, processes, asking)(command="echo a\0b")
     assert asking.asked == []
@@ -251,7 +251,7 @@ async def test_a_shell_that_cannot_start(root: Path, processes: Processes, monke
 
 async def test_warnings_about_paths_are_shown_and_never_asked_about(root: Path, processes: Processes) -> None:
     """TOL-207, TOL-208, TOL-209, TOL-212: shown to the person and to the model; never a question of their own."""
-    asking = Asking("external_directory")
+    asking = Recorder("external_directory")
     output = await made(root, processes, asking)(command="cat /etc/hostname/x > /dev/null 2>&1; true")
     warning = "Command argument references external directory /etc/hostname/*. This is advisory only."
     assert asking.actions == ["bash"]
@@ -348,7 +348,7 @@ async def test_a_call_that_waits_for_approval_holds_no_process_slot(root: Path) 
     processes = Processes(limit=1)
     thinking, answer = asyncio.Event(), asyncio.Event()
 
-    class Slow(Asking):
+    class Slow(Recorder):
         async def allow(self, *given: Any, **more: Any) -> None:
             thinking.set()
             await answer.wait()

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.filesystem.file_tools import Asked, FileTools, Recorder
 from tests.core.tool.cases.edits import EDITS, Edit
+from tests.core.tool.tool_support import Asked, FileTools, Recorder
 
-from holdfast.core.tool.builtin import edit
+from holdfast.core.tool.builtin import replacement
 from holdfast.core.tool.builtin.edit import EMPTY, SAME, STALE
 from holdfast.core.tool.builtin.replacement import TextNotMatched, replace
 from holdfast.core.tool.tool import ToolFailure
@@ -147,7 +147,7 @@ async def test_an_edit_keeps_changes_made_during_the_approval(tools: FileTools) 
     """TOL-169, TOL-127: newer content stays, whether it came before the read or after it."""
     path = tools.root / "f"
     path.write_text("old text\n")
-    tools.recorder = Recorder(then=lambda: path.write_text("newer text\n"))
+    tools.recorder = Recorder(meanwhile=lambda: path.write_text("newer text\n"))
     await tools.call("edit", path="f", oldString="text", newString="x")
     assert path.read_text() == "newer x\n"
 
@@ -163,7 +163,7 @@ async def test_an_edit_fails_if_the_file_changed_after_the_read(
         path.write_text("someone else's text\n")
         return replace(*arguments, **options)
 
-    monkeypatch.setattr(edit, "replace", racing)
+    monkeypatch.setattr(replacement, "replace", racing)
     assert await tools.refusal("edit", path="f", oldString="text", newString="x") == STALE
     assert path.read_text() == "someone else's text\n"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.tool.search_support import Asking, caller, texts
+from tests.core.tool.tool_support import Recorder, caller, texts
 
 from holdfast.core.filesystem.location_path import LocationPaths
 from holdfast.core.process.process import Processes
@@ -41,12 +41,12 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def asking() -> Asking:
-    return Asking()
+def asking() -> Recorder:
+    return Recorder()
 
 
 @pytest.fixture
-def glob(root: Path, search: Search, asking: Asking) -> Glob:
+def glob(root: Path, search: Search, asking: Recorder) -> Glob:
     return caller("glob", glob_tool(LocationPaths(root), search, asking))
 
 
@@ -54,7 +54,7 @@ def entries(output: CallOutput) -> Any:
     return output.structured["value"]
 
 
-async def test_glob_lists_files_newest_first(root: Path, glob: Glob, asking: Asking) -> None:
+async def test_glob_lists_files_newest_first(root: Path, glob: Glob, asking: Recorder) -> None:
     """TOL-229, TOL-240: relative for clients, absolute for the model; approved by its pattern."""
     output = await glob(pattern="**/*.py")
     assert entries(output) == [{"path": "a.py", "type": "file"}, {"path": "src/b.py", "type": "file"}]
@@ -62,7 +62,7 @@ async def test_glob_lists_files_newest_first(root: Path, glob: Glob, asking: Ask
     assert asking.asked == [("glob", ("**/*.py",), ("*",), {"root": str(root)})]
 
 
-async def test_a_glob_pattern_is_relative_to_the_given_directory(root: Path, glob: Glob, asking: Asking) -> None:
+async def test_a_glob_pattern_is_relative_to_the_given_directory(root: Path, glob: Glob, asking: Recorder) -> None:
     """TOL-229: the pattern is relative to it, the results are not."""
     output = await glob(pattern="*", path="src", limit=7)
     assert entries(output) == [{"path": "src/b.py", "type": "file"}, {"path": "src/c.txt", "type": "file"}]
@@ -85,7 +85,7 @@ async def test_a_cut_list_says_so(glob: Glob, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("pattern", ["!x", "/etc/*", "../*", "a\0", ""])
-async def test_a_bad_glob_pattern_fails_before_anything_is_asked(glob: Glob, asking: Asking, pattern: str) -> None:
+async def test_a_bad_glob_pattern_fails_before_anything_is_asked(glob: Glob, asking: Recorder, pattern: str) -> None:
     """TOL-229, TOL-237: fail before anything is asked."""
     with pytest.raises(ToolFailure, match="Unable to find files matching"):
         await glob(pattern=pattern)
@@ -94,7 +94,7 @@ async def test_a_bad_glob_pattern_fails_before_anything_is_asked(glob: Glob, ask
 
 @pytest.mark.parametrize("path", ["..", "../..", "link", "absent", "a.py", "/proc", "~", "a\0b"])
 async def test_a_glob_path_that_leaves_the_location_is_refused_unasked(
-    root: Path, glob: Glob, asking: Asking, path: str
+    root: Path, glob: Glob, asking: Recorder, path: str
 ) -> None:
     """TOL-235: escapes by dots and by links, and what is no directory; no external approval is even asked."""
     (root / "link").symlink_to("/")
@@ -103,7 +103,7 @@ async def test_a_glob_path_that_leaves_the_location_is_refused_unasked(
     assert "external_directory" not in asking.actions
 
 
-async def test_outside_needs_its_own_approval(root: Path, glob: Glob, asking: Asking, tmp_path: Path) -> None:
+async def test_outside_needs_its_own_approval(root: Path, glob: Glob, asking: Recorder, tmp_path: Path) -> None:
     """TOL-235: before the tool's own; results there are absolute."""
     outside = tmp_path.resolve() / "outside"
     outside.mkdir()
@@ -117,7 +117,7 @@ async def test_outside_needs_its_own_approval(root: Path, glob: Glob, asking: As
 async def test_a_denied_glob_searches_nothing(root: Path, search: Search, tmp_path: Path) -> None:
     """TOL-235: of the outside, or of the tool."""
     for denied in ("external_directory", "glob"):
-        asking = Asking(denied)
+        asking = Recorder(denied)
         with pytest.raises(ToolFailure, match="Permission denied"):
             await caller("glob", glob_tool(LocationPaths(root), search, asking))(pattern="*", path=str(tmp_path))
         assert asking.actions[-1] == denied
@@ -130,6 +130,6 @@ async def test_a_directory_swapped_during_approval(root: Path, search: Search, t
         (root / "src").rename(root / "old")
         (root / "src").symlink_to(tmp_path)
 
-    tool = glob_tool(LocationPaths(root), search, Asking(meanwhile=meanwhile))
+    tool = glob_tool(LocationPaths(root), search, Recorder(meanwhile=meanwhile))
     with pytest.raises(ToolFailure, match="replaced"):
         await caller("glob", tool)(pattern="*", path="src")

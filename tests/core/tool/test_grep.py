@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.core.tool.search_support import Asking, caller, texts
+from tests.core.tool.tool_support import Recorder, caller, texts
 
 from holdfast.core.filesystem.location_path import LocationPaths
 from holdfast.core.process.process import Processes
@@ -56,12 +56,12 @@ def readable(agent: str, resource: str) -> Effect:
 def made(
     root: Path,
     processes: Processes,
-    asking: Asking | None = None,
+    asking: Recorder | None = None,
     rules: Callable[[str, str], Effect] = readable,
     managed: Callable[[Path], bool] = lambda path: False,
 ) -> Grep:
     search = Search(processes, ENVIRONMENT, find_ripgrep(ENVIRONMENT))
-    return caller("grep", grep_tool(LocationPaths(root, managed=managed), search, asking or Asking(), rules))
+    return caller("grep", grep_tool(LocationPaths(root, managed=managed), search, asking or Recorder(), rules))
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ async def test_grep_gives_records_for_clients_and_a_list_by_file_for_the_model(
     root: Path, processes: Processes
 ) -> None:
     """TOL-230, TOL-231, TOL-240: records for clients, a list by file for the model; approved by its pattern."""
-    asking = Asking()
+    asking = Recorder()
     output = await made(root, processes, asking, lambda agent, resource: "allow")(pattern="import (os|sys)")
     assert output.structured["value"] == [
         {
@@ -173,7 +173,7 @@ async def test_a_grep_path_that_leaves_the_location_is_refused(root: Path, proce
     """TOL-235: escapes by dots and by links; a pipe is not waited for."""
     (root / "link").symlink_to("/")
     os.mkfifo(root / "pipe")
-    asking = Asking()
+    asking = Recorder()
     with pytest.raises(ToolFailure, match="Unable to grep for"):
         await made(root, processes, asking)(pattern="root", path=path)
     assert asking.asked == []
@@ -184,14 +184,14 @@ async def test_outside_needs_its_own_approval(root: Path, processes: Processes, 
     for name in ("outside", "elsewhere"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.txt").write_text("needle\n", encoding="utf-8")
-    asking = Asking()
+    asking = Recorder()
     grep = made(root, processes, asking)
     found = tmp_path.resolve() / "elsewhere"
     assert paths(await grep(pattern="needle", path=str(found))) == [f"{found}/x.txt"]
     assert paths(await grep(pattern="needle", path=str(tmp_path / "outside"))) == []
     assert asking.actions == ["external_directory", "grep"] * 2
     assert asking.asked[0].resources == (f"{found}/*",)
-    denying = Asking("external_directory")
+    denying = Recorder("external_directory")
     with pytest.raises(ToolFailure, match="Permission denied"):
         await made(root, processes, denying)(pattern="needle", path=str(found))
     assert denying.actions == ["external_directory"]
@@ -201,7 +201,7 @@ async def test_managed_files_are_searchable(root: Path, processes: Processes, tm
     """TOL-235: by their absolute path, without approval for the outside."""
     managed = tmp_path.resolve() / "tool_1"
     managed.write_text("needle\n", encoding="utf-8")
-    asking = Asking()
+    asking = Recorder()
     output = await made(root, processes, asking, managed=managed.__eq__)(pattern="needle", path=str(managed))
     assert paths(output) == [str(managed)]
     assert asking.actions == ["grep"]
@@ -223,7 +223,7 @@ async def test_a_grep_that_runs_out_of_time_returns_what_it_found(
     engine.write_text(f"#!/bin/sh\nprintf '%s\\n' '{line}'\nexec sleep 1000\n", encoding="utf-8")
     engine.chmod(0o755)
     search = Search(processes, ENVIRONMENT, str(engine), timeout=0.7)
-    output = await caller("grep", grep_tool(LocationPaths(root), search, Asking(), readable))(pattern="import")
+    output = await caller("grep", grep_tool(LocationPaths(root), search, Recorder(), readable))(pattern="import")
     assert paths(output) == ["a.py"]
     assert texts(output)[0].endswith("(the search took too long; there may be more)")
 
@@ -232,7 +232,7 @@ async def test_a_grep_that_runs_out_of_time_returns_what_it_found(
 async def test_a_grep_pattern_is_never_an_option(root: Path, processes: Processes, pattern: str) -> None:
     """TOL-237, TOL-321: the prompt shows the exact pattern, and nothing in it is an option."""
     (root / "data").write_text(f"{pattern}\n", encoding="utf-8")
-    asking = Asking()
+    asking = Recorder()
     output = await made(root, processes, asking)(pattern=pattern.replace("$", "\\$"), include="data")
     assert paths(output) == ["data"]
     assert asking.asked[0].resources == (pattern.replace("$", "\\$"),)

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 from PIL import Image
-from tests.core.filesystem.file_tools import CONTEXT, Asked, FileTools, Recorder, run
 from tests.core.tool.authorizers import AllowAll
+from tests.core.tool.tool_support import CONTEXT, Asked, FileTools, Recorder, run
 
 from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.filesystem.location_files import FileSettings, LocationFiles

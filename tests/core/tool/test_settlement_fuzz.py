@@ -41,7 +41,7 @@ PROVIDER = {
     "api": {"type": "aisdk", "package": "@ai-sdk/openai-compatible", "url": "http://lab.invalid/v1"},
     "models": {"m": {}},
 }
-FEW = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 MANY = settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.core.filesystem.file_tools import CONTEXT, Asked, FileTools, Recorder, tree
+from tests.core.tool.tool_support import CONTEXT, Asked, FileTools, Recorder, tree
 
 from holdfast.core.tool.builtin.write import CHANGED_SINCE_READ, ENDINGS_CHANGED
 

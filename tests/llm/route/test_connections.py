@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.http.support import (
+    ANSWER,
     HEAD,
+    NO_TUNNELS,
+    Answering,
     Authority,
+    CutAnswer,
     ForwardProxy,
+    answering,
     authority,
     direct,
     piece,
@@ -23,7 +28,6 @@ from tests.llm.support import HELLO_CLAUDE, claude
 
 from holdfast.http import connection
 from holdfast.http.parser import ResponseParser
-from holdfast.http.url import Origin, parse, proxy_of
 from holdfast.llm.errors import LLMError
 from holdfast.llm.route.transport import HttpRequest, Timeouts
 
@@ -41,25 +45,12 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
     return "asyncio", {"use_uvloop": request.param}
 
 
-ANSWER = HEAD + piece(b"hello") + piece(b"")
-
-
 async def ask(transport: NetworkTransport, base: str, *, body: bytes = b"{}", **headers: str) -> bytes:
     response = await transport.send(HttpRequest(f"{base}/chat", headers, [body]))
     try:
         return b"".join([chunk async for chunk in response.chunks()])
     finally:
         await response.close()
-
-
-async def answer_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while True:
-        try:
-            await read_request(reader)
-        except asyncio.IncompleteReadError:
-            return
-        writer.write(ANSWER)
-        await writer.drain()
 
 
 # -- keeping -----------------------------------------------------------------------------------------------------------
@@ -86,24 +77,12 @@ async def test_a_connection_that_went_stale_is_replaced_at_once(transport: Netwo
 
 async def test_a_connection_that_was_closed_meanwhile_is_not_used(transport: NetworkTransport) -> None:
     """LLM-352"""
-    closed = asyncio.Event()
-    connections = 0
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        await read_request(reader)
-        writer.write(ANSWER)
-        await writer.drain()
-        writer.close()
-        await writer.wait_closed()
-        closed.set()
-
-    async with raw_server(serve) as base:
+    server = Answering(requests=1)
+    async with raw_server(server) as base:
         await ask(transport, base)
-        await closed.wait()
+        await server.closed.wait()
         await ask(transport, base)
-    assert connections == 2
+    assert server.connections == 2
 
 
 @pytest.mark.parametrize(
@@ -116,20 +95,11 @@ async def test_a_connection_that_was_closed_meanwhile_is_not_used(transport: Net
     ids=["says so", "old", "says more than asked"],
 )
 async def test_a_connection_is_not_kept(transport: NetworkTransport, answer: bytes) -> None:
-    connections = 0
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        await read_request(reader)
-        writer.write(answer)
-        await writer.drain()
-        await wait_for_close(reader)
-
-    async with raw_server(serve) as base:
+    server = Answering(answer)
+    async with raw_server(server) as base:
         assert await ask(transport, base) == b"hello"
         assert await ask(transport, base) == b"hello"
-    assert connections == 2
+    assert server.connections == 2
 
 
 async def test_a_request_is_sent_again_once_at_most(transport: NetworkTransport) -> None:
@@ -160,14 +130,7 @@ async def test_a_trailer_and_what_follows_an_answer_change_nothing(transport: Ne
     """LLM-362: an answer that was complete stays so."""
     head, _, _ = ANSWER.rpartition(piece(b""))
     answer = head + b"0\r\ncontent-encoding: br\r\n\r\n"
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        writer.write(answer if late else answer + b"\x00 nonsense")
-        await writer.drain()
-        await wait_for_close(reader)
-
-    async with raw_server(serve) as base:
+    async with raw_server(answering(answer if late else answer + b"\x00 nonsense", close=False)) as base:
         assert await ask(transport, base) == b"hello"
         await transport.close()
 
@@ -215,24 +178,15 @@ async def test_unexpected_data_closes_a_kept_connection(transport: NetworkTransp
 
 
 async def test_an_interim_answer_is_not_the_answer(transport: NetworkTransport) -> None:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        writer.write(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n" + ANSWER)
-        await writer.drain()
-
-    async with raw_server(serve) as base:
+    interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"
+    async with raw_server(answering(interim + ANSWER)) as base:
         response = await transport.send(HttpRequest(f"{base}/chat", {}, [b"{}"]))
         assert (response.status, "link" in response.headers) == (200, False)
         await response.close()
 
 
 async def test_a_body_without_length_ends_with_the_connection(transport: NetworkTransport) -> None:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        writer.write(b"HTTP/1.1 200 OK\r\n\r\nhello")
-        await writer.drain()
-
-    async with raw_server(serve) as base:
+    async with raw_server(answering(b"HTTP/1.1 200 OK\r\n\r\nhello")) as base:
         assert await ask(transport, base) == b"hello"
 
 
@@ -290,49 +244,14 @@ async def test_a_slow_reader_holds_the_provider_back(
 @pytest.mark.parametrize("encoding", ["br", "gzip, gzip"])
 async def test_an_encoding_that_nobody_asked_for(transport: NetworkTransport, encoding: str) -> None:
     """LLM-362"""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        writer.write(HEAD.replace(b"\r\n\r\n", b"\r\ncontent-encoding: %s\r\n\r\n" % encoding.encode()))
-        writer.write(piece(b"?") + piece(b""))
-        await writer.drain()
-
-    async with raw_server(serve) as base:
+    head = HEAD.replace(b"\r\n\r\n", b"\r\ncontent-encoding: %s\r\n\r\n" % encoding.encode())
+    async with raw_server(answering(head + piece(b"?") + piece(b""))) as base:
         with pytest.raises(LLMError, match="encoded") as caught:
             await ask(transport, base)
     assert caught.value.reason == "InvalidProviderOutput"
 
 
 # -- addresses ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("url", "origin", "target"),
-    [
-        ("http://h/v1/x%3Ay?b=%20&a", Origin("http", "h", 80), "/v1/x%3Ay?b=%20&a"),
-        ("HTTPS://Api.Example.com:8443", Origin("https", "api.example.com", 8443), "/"),
-        ("http://[::1]:99/a#fragment", Origin("http", "::1", 99), "/a"),
-        ("https://bücher.example/", Origin("https", "xn--bcher-kva.example", 443), "/"),
-    ],
-)
-def test_an_address_is_taken_apart_and_kept_as_it_was_signed(url: str, origin: Origin, target: str) -> None:
-    """LLM-360"""
-    address = parse(url)
-    assert (address.origin, address.target) == (origin, target)
-
-
-@pytest.mark.parametrize(
-    ("origin", "place", "authority"),
-    [
-        (Origin("http", "h", 80), "h:80", "h"),
-        (Origin("https", "h", 80), "h:80", "h:80"),
-        (Origin("https", "::1", 443), "[::1]:443", "[::1]"),
-        (Origin("http", "::80", 8080), "[::80]:8080", "[::80]:8080"),
-    ],
-)
-def test_the_host_header_omits_the_default_port(origin: Origin, place: str, authority: str) -> None:
-    """LLM-360: for a proxy with its port, in a request without one that goes without saying."""
-    assert (origin.place, origin.authority) == (place, authority)
 
 
 async def test_a_name_and_password_in_the_address(transport: NetworkTransport) -> None:
@@ -359,7 +278,7 @@ async def test_tls_connects_when_one_of_several_addresses_answers(
 ) -> None:
     """LLM-360: also where a name has several addresses and only one of them answers."""
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.certificate))
-    async with raw_server(answer_all, authority.context) as here:
+    async with raw_server(Answering(), authority.context) as here:
         base = here.replace("127.0.0.1", host)
         assert await ask(transport, base) == b"hello"
         assert await ask(transport, base, body=b"x" * 2_000_000) == b"hello"
@@ -367,7 +286,7 @@ async def test_tls_connects_when_one_of_several_addresses_answers(
 
 async def test_a_certificate_that_nobody_vouches_for(transport: NetworkTransport, authority: Authority) -> None:
     """LLM-352: that does not pass by trying again."""
-    async with raw_server(answer_all, authority.context) as base:
+    async with raw_server(Answering(), authority.context) as base:
         with pytest.raises(LLMError, match="certificate") as caught:
             await ask(transport, base)
     assert (caught.value.reason, caught.value.kind, caught.value.retryable) == ("Transport", "connect", False)
@@ -380,8 +299,8 @@ async def test_a_proxy_tunnels_https_and_forwards_http(
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.certificate))
     proxy = ForwardProxy()
     async with AsyncExitStack() as stack:
-        secure = await stack.enter_async_context(raw_server(answer_all, authority.context))
-        plain = await stack.enter_async_context(raw_server(answer_all))
+        secure = await stack.enter_async_context(raw_server(Answering(), authority.context))
+        plain = await stack.enter_async_context(raw_server(Answering()))
         via = (await stack.enter_async_context(raw_server(proxy))).removesuffix("/v1").replace("//", "//me:secret@")
         for name in ("http_proxy", "https_proxy"):
             monkeypatch.setenv(name, via)
@@ -396,11 +315,7 @@ async def test_a_proxy_tunnels_https_and_forwards_http(
     assert "authorization" not in second
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", b"nonsense\r\n\r\n", b"x" * 100_000, b"HTTP/1.1 2"],
-    ids=["refused", "nonsense", "endless", "cut"],
-)
+@pytest.mark.parametrize("answer", NO_TUNNELS.values(), ids=NO_TUNNELS)
 async def test_a_proxy_that_does_not_connect(
     transport: NetworkTransport, monkeypatch: pytest.MonkeyPatch, answer: bytes
 ) -> None:
@@ -417,15 +332,6 @@ async def test_a_kind_of_proxy_that_is_not_known(transport: NetworkTransport, mo
         await ask(transport, "http://127.0.0.1:1/v1")
     assert caught.value.reason == "InvalidRequest"
     assert "socks5 proxy" in caught.value.message
-
-
-def test_hosts_of_no_proxy_are_reached_directly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", "http://p:1")
-    monkeypatch.setenv("no_proxy", "internal.example,127.0.0.1")
-    assert proxy_of(Origin("http", "api.example", 80)) == "http://p:1"
-    assert proxy_of(Origin("http", "host.internal.example", 80)) is None
-    assert proxy_of(Origin("http", "127.0.0.1", 4096)) is None
-    assert proxy_of(Origin("https", "api.example", 443)) is None
 
 
 # -- ends --------------------------------------------------------------------------------------------------------------
@@ -451,19 +357,13 @@ async def test_closing_the_transport_lets_go_of_kept_connections(transport: Netw
 async def test_cut_at_every_byte_an_answer_ends(transport: NetworkTransport) -> None:
     """LLM-362: wherever the connection ends, there is a typed error or the whole answer, and never a wait."""
     answer = HEAD + piece(b"hel") + piece(b"lo") + piece(b"")
-    cut = 0
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        writer.write(answer[:cut])
-        await writer.drain()
-
-    async with raw_server(serve) as base:
-        for cut in range(len(answer)):
+    server = CutAnswer(answer)
+    async with raw_server(server) as base:
+        for server.cut in range(len(answer)):
             with pytest.raises(LLMError) as caught:
                 await ask(transport, base)
-            assert caught.value.kind == ("connect" if cut < len(HEAD) else "read")
-        cut = len(answer)
+            assert caught.value.kind == ("connect" if server.cut < len(HEAD) else "read")
+        server.cut = len(answer)
         assert await ask(transport, base) == b"hello"
 
 
@@ -524,17 +424,11 @@ async def test_an_answer_of_which_all_was_heard_leaves_its_connection(
 
 async def test_reading_may_stop_at_any_time(transport: NetworkTransport) -> None:
     """LLM-009: an answer that had come whole leaves its connection, even if nobody read it to its end."""
-    connections = 0
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        await answer_all(reader, writer)
-
-    async with raw_server(serve) as base:
+    server = Answering()
+    async with raw_server(server) as base:
         for _ in range(3):
             response = await transport.send(HttpRequest(f"{base}/chat", {}, [b"{}"]))
             async with aclosing(response.chunks()) as chunks:  # type: ignore[type-var]
                 await anext(chunks)
             await response.close()
-    assert connections == 1
+    assert server.connections == 1

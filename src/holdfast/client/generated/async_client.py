@@ -144,12 +144,12 @@ class SessionsGroup:
             options=options,
         )
 
-    async def command(self, session_id: str, *, command: str, id: str | None = None, arguments: str | None = None, agent: str | None = None, model: str | ModelRef | None = None, files: Sequence[FileInput] | None = None, agents: Sequence[AgentInput] | None = None, skills: Sequence[SkillInput] | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
+    async def command(self, session_id: str, *, command: str, id: str | None = None, arguments: str | None = None, agent: str | None = None, model: str | ModelRef | None = None, files: Sequence[FileInput] | None = None, agents: Sequence[AgentInput] | None = None, skills: Sequence[SkillInput] | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, resolve: bool | None = None, options: Options | None = None) -> Admission:
         """Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its template need permission like those of an agent. A caller that disconnects before the admission ends it. The command's own agent and model come before those of the call, and apply to this prompt only. Fails with CommandNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError."""
         return await self._core.call(
             operations.SESSIONS_COMMAND,
             params={"sessionID": session_id},
-            payload={"command": command, "id": id, "arguments": arguments, "agent": agent, "model": None if model is None else model_ref(model), "files": files, "agents": agents, "skills": skills, "delivery": delivery, "resume": resume},
+            payload={"command": command, "id": id, "arguments": arguments, "agent": agent, "model": None if model is None else model_ref(model), "files": files, "agents": agents, "skills": skills, "delivery": delivery, "resume": resume, "resolve": resolve},
             options=options,
         )
 

@@ -7,7 +7,6 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import difflib
 import logging
 import time
 from typing import TYPE_CHECKING
@@ -37,11 +36,13 @@ from holdfast.core.state import Batches, Phase, State
 from holdfast.llm import offline
 from holdfast.llm.route.auth import origin_of
 from holdfast.schema.catalog import EnvMethod, KeyMethod, NativeApi
+from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import CatalogUpdated
 from holdfast.schema.model import ModelRef
 
 if TYPE_CHECKING:
+    import difflib
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from holdfast.core.catalog.boot import PluginBoot
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from holdfast.schema.agent import Agent
     from holdfast.schema.catalog import ModelInfo, ProviderInfo
     from holdfast.schema.record import Record
+else:
+    difflib = deferred("difflib")
 
 __all__ = ["Catalog", "ResolvedModel"]
 
@@ -203,10 +206,10 @@ class Catalog:
         entry, found = self._demo(ref) if ref.provider_id == DEMO else self._find(ref)
         listed = ModelEntry(entry.provider, found, with_inherited(entry, found), entry.facts(found.id))
         source = NO_CREDENTIALS if ref.provider_id == DEMO else self.integrations
-        resolved, problems = resolve_entry(ref, listed, agent, source, self._environment)
-        self._report(ref, problems)
-        self._check_address(ref, resolved)
-        return resolved
+        resolution = resolve_entry(ref, listed, agent, source, self._environment)
+        self._report(ref, resolution.problems)
+        self._check_address(ref, resolution.resolved)
+        return resolution.resolved
 
     def _check_address(self, ref: ModelRef, resolved: ResolvedModel) -> None:
         """A user's credential for a provider is sent only to an address from the catalog or the user's own files. A

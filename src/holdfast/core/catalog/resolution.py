@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.core.catalog import packages
 from holdfast.core.catalog.errors import VariantUnavailable
@@ -11,6 +11,7 @@ from holdfast.core.catalog.options import Overlay, merge, partition
 from holdfast.core.catalog.resolved import ResolvedModel
 from holdfast.core.catalog.routes import RouteCredential, RouteSettings, route
 from holdfast.core.credential.store import KeyValue
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.model import DEFAULT_VARIANT
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class _NoCredentials:
 NO_CREDENTIALS: CredentialSource = _NoCredentials()
 
 
-class ModelEntry(NamedTuple):
+class ModelEntry(Frozen):
     """`model` is the stored record; `info` includes inherited settings and generated variants."""
 
     provider: ProviderInfo
@@ -65,7 +66,7 @@ class ModelEntry(NamedTuple):
     facts: ModelFacts
 
 
-class Resolution(NamedTuple):
+class Resolution(Frozen):
     resolved: ResolvedModel
     problems: tuple[str, ...]
 
@@ -74,7 +75,7 @@ def resolve_entry(
     ref: ModelRef, entry: ModelEntry, agent: Agent | None, source: CredentialSource, environment: Mapping[str, str]
 ) -> Resolution:
     """Raises VariantUnavailable and UnsupportedApi."""
-    provider, stored, info, facts = entry
+    provider, stored, info = entry.provider, entry.model, entry.info
     variant = _variant(ref, info)
     dialect, above = packages.dialect(info.api), packages.dialect(provider.api)
     if above is packages.UNKNOWN:
@@ -88,7 +89,7 @@ def resolve_entry(
         layers.append(partition(variant.body, dialect, variant.headers))
     if agent is not None:
         layers.append(partition(agent.request.body, dialect, agent.request.headers))
-    model = route(info, RouteSettings(credentials, settings, environment, facts))
+    model = route(info, RouteSettings(credentials, settings, environment, entry.facts))
     defaults = (Overlay(options=options or {}) for options in (model.route.provider_options, model.provider_options))
     resolved = ResolvedModel(
         ref=ref,

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.command.command import Command, CommandDraft
 from holdfast.core.command.configured import ConfiguredCommands, configured_commands
-from holdfast.core.command.template import Template
 from holdfast.core.config.reload import refuse_errors
+from holdfast.core.prompt.filled_template import FilledTemplate
+from holdfast.core.session.attachments import TEXT_BYTES
 from holdfast.core.state import Phase, State
 from holdfast.core.tool.tool import ToolFailure
+from holdfast.schema.deferred import deferred
 from holdfast.schema.exceptions import NAME_CHARACTERS, CommandNotFound
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from holdfast.core.command import template
     from holdfast.core.command.template import Shell
     from holdfast.core.config.config import Config
     from holdfast.core.config.reload import LiveConfig
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from holdfast.core.scope import Scope
     from holdfast.core.skill.skill import Skill
     from holdfast.core.state import Batches
+else:
+    template = deferred("holdfast.core.command.template")
 
 MOST_COMPARED = 1000
 """Names that an unknown one is compared with."""
@@ -35,12 +40,12 @@ class Invocation(Frozen):
     command: Command
     arguments: str
     text: str
-    mentions: tuple[str, ...] = ()
-    """Paths that the template mentions with `@`; attached like those of any prompt."""
+    template: FilledTemplate
+    """Which parts of the text come from where."""
     skill: str | None = None
     """The skill that was called like a command; attached like those of any prompt."""
-    trusted: bool = True
-    """False for a template of an untrusted project."""
+    chooses_agent: bool = True
+    """False if the template or the agent of the command is from an untrusted project."""
 
 
 class Commands:
@@ -85,15 +90,20 @@ class Commands:
     async def invoke(self, name: str, arguments: str, shell: Shell) -> Invocation:
         """Fill in the template of a command. A skill is not a template: the arguments become the text, and nothing in
         the skill is executed or replaced. Raises CommandNotFound or ArgumentsTooLarge."""
+        if len(arguments) > TEXT_BYTES:
+            raise template.ArgumentsTooLarge
         command = self.get(name)
         if command is not None:
             trusted = name not in self._configured.untrusted
-            expanded = await Template(command.template).expand(arguments, shell if trusted else _refuse)
-            return Invocation(command, arguments, expanded.text, expanded.mentions, trusted=trusted)
+            expanded = await template.Template(command.template).expand(arguments, shell if trusted else _refuse)
+            filled = FilledTemplate(expanded.arguments, expanded.output, trusted=trusted)
+            chooses = trusted and name not in self._configured.untrusted_agents
+            return Invocation(command, arguments, expanded.text, filled, chooses_agent=chooses)
         skill = next((skill for skill in await self._slash_skills() if skill.name == name), None)
         if skill is None:
             raise CommandNotFound(name, await self._near(name))
-        return Invocation(_as_command(skill), arguments, arguments.strip(), skill=skill.name)
+        text = arguments.strip()
+        return Invocation(_as_command(skill), arguments, text, FilledTemplate(((0, len(text)),)), skill=skill.name)
 
     async def _near(self, name: str) -> Sequence[str]:
         import difflib

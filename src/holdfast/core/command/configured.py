@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.core.config.authority import NOT_TRUSTED, template_grants
+from holdfast.core.config.authority import NOT_TRUSTED, command_grants
 from holdfast.core.config.document import Document
 from holdfast.core.config.markdown import read_markdown
 from holdfast.core.config.model import patched_model
@@ -43,6 +43,12 @@ class ConfiguredCommands(Frozen):
         last = {patch.name: patch.trusted for patch in self.patches}
         return frozenset(name for name, trusted in last.items() if not trusted)
 
+    @property
+    def untrusted_agents(self) -> frozenset[str]:
+        """Commands whose agent is named by an untrusted project."""
+        last = {patch.name: patch.trusted for patch in self.patches if "agent" in patch.data}
+        return frozenset(name for name, trusted in last.items() if not trusted)
+
     def transform(self, draft: CommandDraft) -> None:
         for patch in self.patches:
             draft.update(patch.name, partial(_patched, patch.data))
@@ -65,7 +71,7 @@ def _files(folder: Directory, problems: list[Diagnostic]) -> Iterator[CommandPat
         data = {**file.content.data, "template": file.content.body.strip()}
         if (valid := validate_command(data, file.reporter(problems))) is not None:
             if not folder.trusted:
-                grants = template_grants(("template",), file.name, valid["template"])
+                grants = command_grants((), file.name, valid)
                 problems += (Diagnostic(file.path, f"{grant.wants}; {NOT_TRUSTED}") for grant in grants)
             if valid.get("subtask"):
                 problems.append(Diagnostic(file.path, SUBTASK))

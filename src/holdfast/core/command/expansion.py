@@ -1,13 +1,11 @@
-"""Makes the prompt of a command call: the filled-in template, its files, and the agent and model that it names."""
+"""Makes the prompt of a command call: the filled-in template, what it mentions, and the agent and model it names."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from holdfast.core.command.mentioned_files import mentioned_files
 from holdfast.core.command.shell_insert import ShellInsert
 from holdfast.core.permission.rules import DENY_EVERYTHING
 from holdfast.core.skill.attachment import attach_skills
@@ -18,28 +16,42 @@ if TYPE_CHECKING:
     from holdfast.core.agent.agents import Agents
     from holdfast.core.catalog.catalog import Catalog
     from holdfast.core.command.commands import Commands, Invocation
+    from holdfast.core.prompt.mentions import Mentions
+    from holdfast.core.session.mentioned import Mentioned
     from holdfast.core.skill.skills import Skills
     from holdfast.core.tool.registry import ToolRegistry
     from holdfast.schema.model import ModelRef
     from holdfast.schema.prompt import Prompt
     from holdfast.schema.session import Session
 
+AGENT_NOT_USED = (
+    "The command {command} names the agent {agent}, which was not used: the project is not trusted (`holdfast trust`)."
+)
+
 
 class CommandExpansion:
     def __init__(
-        self, commands: Commands, skills: Skills, agents: Agents, catalog: Catalog, tools: ToolRegistry
+        self,
+        commands: Commands,
+        skills: Skills,
+        agents: Agents,
+        catalog: Catalog,
+        tools: ToolRegistry,
+        mentions: Mentions,
     ) -> None:
         self._commands = commands
         self._skills = skills
         self._agents = agents
         self._catalog = catalog
         self._tools = tools
+        self._mentions = mentions
 
-    async def expand(self, session: Session, given: Prompt) -> Prompt:
-        """`given` is the call with the attachments, the agent and the model that were sent with it. What the command
-        itself names comes before the latter. Shell commands of the template run as the Session's agent and need the
-        same permission as that agent's calls of `bash`. Raises CommandNotFound, or InvalidRequest for what the call or
-        the command names and does not exist."""
+    async def expand(self, session: Session, given: Prompt, *, resolves_arguments: bool) -> tuple[Prompt, Mentioned]:
+        """The prompt, and what its text mentions. `given` is the call with the attachments, the agent and the model
+        that were sent with it. What the command itself names comes before the latter. Shell commands of the template
+        run as the Session's agent and need the same permission as that agent's calls of `bash`. `resolves_arguments`:
+        mentions in the arguments count. Raises CommandNotFound, or InvalidRequest for what the call or the command
+        names and does not exist."""
         call = given.command
         assert call is not None
         insert = ShellInsert(session, self._agents.select(session.agent), self._tools, caller=f"/{call.command}")
@@ -50,21 +62,26 @@ class CommandExpansion:
             skills = (SkillAttachment(id=called.skill, name=called.skill, text=""), *skills)
         agent = self._agents.select(options.agent or session.agent).id
         authority = self._agents.authority(agent) or DENY_EVERYTHING
-        directory = Path(session.location.directory)
-        mentioned = mentioned_files(called.mentions, directory, authority, trusted=called.trusted)
-        return replace(
+        prompt = replace(
             given,
             text=called.text,
-            files=(*(given.files or ()), *mentioned.files) or None,
             skills=await attach_skills(self._skills, skills, agent, authority) or None,
             options=None if options == PromptOptions() else options,
-            notes=mentioned.notes or None,
+            notes=self._notes(called, agent),
         )
+        template = called.template.replace(resolves_arguments=resolves_arguments)
+        return prompt, await self._mentions.resolve(session, prompt, template)
+
+    def _notes(self, called: Invocation, agent: str) -> tuple[str, ...] | None:
+        named = called.command.agent
+        if called.chooses_agent or named in (None, agent):
+            return None
+        return (AGENT_NOT_USED.format(command=called.command.name, agent=named),)
 
     def _options(self, session: Session, called: Invocation, given: PromptOptions) -> PromptOptions:
         """Agent and model for the activity of this prompt: the command's, else those of the call. The model of the
-        command's agent comes before that of the call."""
-        command = called.command
+        command's agent comes before that of the call. A command of an untrusted project does not choose the agent."""
+        command = called.command if called.chooses_agent else replace(called.command, agent=None)
         for name, field in ((command.agent, "command"), (given.agent, "agent")):
             if name is not None and self._agents.select(name).agent is None:
                 raise _unknown(called, f"the agent {name}", field)

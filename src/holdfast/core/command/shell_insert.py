@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.permission.errors import DeniedByPerson
+from holdfast.core.permission.errors import REQUEST_DENIED, DeniedByPerson
+from holdfast.core.tool.command_output import NO_OUTPUT
 from holdfast.core.tool.tool import ToolContext, ToolFailure
 from holdfast.schema.session_message import TextContent
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 TOOL = "bash"
 NOT_OFFERED = "the rules of the agent {agent} deny `bash`"
-DENIED = "the permission request was denied"
 
 
 class ShellInsert:
@@ -34,13 +34,15 @@ class ShellInsert:
         try:
             output = await self._tools.execute(TOOL, {"command": command}, self._context)
         except DeniedByPerson as denied:
-            raise ToolFailure(DENIED) from denied
+            raise ToolFailure(REQUEST_DENIED) from denied
         return _inserted(output)
 
 
 def _inserted(output: CallOutput) -> str:
     """The tool's remarks follow what the command wrote; they matter only after a failure."""
     texts = [part.text for part in output.content if isinstance(part, TextContent)]
+    if texts and texts[0] == NO_OUTPUT:
+        texts[0] = ""
     if output.structured.get("exit") == 0:
         return texts[0].rstrip("\n") if texts else ""
-    return "\n".join(text.rstrip("\n") for text in texts)
+    return "\n".join(text.rstrip("\n") for text in texts if text)

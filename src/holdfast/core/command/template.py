@@ -1,4 +1,4 @@
-"""Expands command templates: placeholders for arguments, output of shell commands, and mentioned files.
+"""Expands command templates: placeholders for arguments, and output of shell commands.
 
 Invariants
 - The template is parsed once: arguments and command output are never parsed as template.
@@ -30,7 +30,6 @@ NOT_RUN = "[`{command}` was not run: {reason}]"
 CUT = "\n[output cut after {count} characters]"
 
 _PLACEHOLDER = pattern(r"\$ARGUMENTS(?![A-Za-z0-9_])|\$([1-9]\d?)(?!\d)")
-_MENTION = pattern(r"(?<![\w`@])@([\w~./-]*[\w/-])")
 
 
 class Shell(Protocol):
@@ -52,7 +51,10 @@ class ArgumentsTooLarge(InvalidRequest):
 
 class Expanded(Frozen):
     text: str
-    mentions: tuple[str, ...]
+    arguments: tuple[tuple[int, int], ...] = ()
+    """The spans of the text that are arguments."""
+    output: tuple[tuple[int, int], ...] = ()
+    """The spans that shell commands wrote, or that tell why they did not run."""
 
 
 class Template:
@@ -71,21 +73,17 @@ class Template:
         given = _Arguments(arguments, words, max(self._places, default=0))
         if len(self._text) + sum(len(given.text(place)) for place in self._places or (0,)) > TEXT_BYTES:
             raise ArgumentsTooLarge
-        parts: list[str] = []
-        mentions: list[str] = []
+        filling = _Filling()
         end = 0
         for number, match in enumerate(re.finditer(SHELL_COMMAND, self._text)):
-            before = self._text[end : match.start()]
-            mentions += _MENTION.findall(before)
-            parts.append(_filled(before, given))
-            parts.append(await _output(shell, _quoted(match[1], given), number))
+            filling.fill(self._text[end : match.start()], given)
+            filling.add(await _output(shell, _quoted(match[1], given), number), filling.output)
             end = match.end()
-        rest = self._text[end:]
-        mentions += _MENTION.findall(rest)
-        parts.append(_filled(rest, given))
+        filling.fill(self._text[end:], given)
         if not self._places and arguments.strip():
-            parts.append(f"\n\n{arguments}")
-        return Expanded("".join(parts), tuple(dict.fromkeys(mentions)))
+            filling.add("\n\n")
+            filling.add(arguments, filling.arguments)
+        return filling.expanded()
 
 
 class _Arguments:
@@ -107,39 +105,87 @@ class _Arguments:
         return self._words[place - 1 :] if place == self._last else self._words[place - 1 : place]
 
 
-def _filled(text: str, given: _Arguments) -> str:
-    return _PLACEHOLDER.sub(lambda place: given.text(int(place[1] or 0)), text)
+class _Filling:
+    """The text that is being made, with the spans of its parts."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._length = 0
+        self.arguments: list[tuple[int, int]] = []
+        self.output: list[tuple[int, int]] = []
+
+    def fill(self, text: str, given: _Arguments) -> None:
+        """Add text of the template with its placeholders replaced."""
+        end = 0
+        for place in _PLACEHOLDER.finditer(text):
+            self.add(text[end : place.start()])
+            self.add(given.text(int(place[1] or 0)), self.arguments)
+            end = place.end()
+        self.add(text[end:])
+
+    def add(self, text: str, spans: list[tuple[int, int]] | None = None) -> None:
+        if not text:
+            return
+        start, self._length = self._length, self._length + len(text)
+        self._parts.append(text)
+        if spans is not None:
+            spans.append((start, self._length))
+
+    def expanded(self) -> Expanded:
+        return Expanded("".join(self._parts), tuple(self.arguments), tuple(self.output))
 
 
 def _quoted(command: str, given: _Arguments) -> str:
-    def argument(found: re.Match[str]) -> str:
+    quotes = _Quotes()
+    parts: list[str] = []
+    end = 0
+    for found in _PLACEHOLDER.finditer(command):
         place = int(found[1] or 0)
-        if not (quote := _open_quote(command[: found.start()])):
-            return " ".join(map(shlex.quote, given.words(place)))
-        # Quotes do not nest: close the template's quotes before the argument and reopen them after it.
-        return quote + shlex.quote(given.text(place)) + quote
+        before = command[end : found.start()]
+        quotes.read(before)
+        parts.append(before)
+        if quote := quotes.open:
+            # Quotes do not nest: close the template's quotes before the argument and reopen them after it.
+            parts.append(quote + shlex.quote(given.text(place)) + quote)
+        else:
+            parts.append(" ".join(map(shlex.quote, given.words(place))))
+        quotes.read(found[0])
+        end = found.end()
+    return "".join((*parts, command[end:]))
 
-    return _PLACEHOLDER.sub(argument, command)
 
+class _Quotes:
+    """Reads a shell command from left to right; a substitution starts a new context."""
 
-def _open_quote(before: str) -> str:
-    """The quote character that is open at the end of this text, by shell rules; a substitution starts a new context."""
-    around, skip = [""], False
-    for number, character in enumerate(before):
-        here = around[-1]
-        if skip:
-            skip = False
+    def __init__(self) -> None:
+        self._around = [""]
+        self._skip = False
+        self._last = ""
+
+    @property
+    def open(self) -> str:
+        """The quote character that is open, by shell rules; empty if there is none."""
+        return self._around[-1] if self._around[-1] != "(" else ""
+
+    def read(self, text: str) -> None:
+        for character in text:
+            self._read(character)
+            self._last = character
+
+    def _read(self, character: str) -> None:
+        here = self._around[-1]
+        if self._skip:
+            self._skip = False
         elif character == "\\" and here != "'":
-            skip = True
+            self._skip = True
         elif character == here or (character == ")" and here == "("):
-            around.pop()
+            self._around.pop()
         elif here == "'":
-            continue
-        elif character == "(" and (here != '"' or before[number - 1 : number] == "$"):
-            around.append("(")
+            return
+        elif character == "(" and (here != '"' or self._last == "$"):
+            self._around.append("(")
         elif character == '"' or (character == "'" and here != '"'):
-            around.append(character)
-    return around[-1] if around[-1] != "(" else ""
+            self._around.append(character)
 
 
 async def _output(shell: Shell, command: str, number: int) -> str:

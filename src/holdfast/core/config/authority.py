@@ -4,9 +4,9 @@ Invariants
 - What is left of an untrusted document only restricts what the user allowed: it names no address, no program and no
   file outside the project, reads no variable and does not change the runtime.
 - Every removed setting is reported as a Grant, with its value as written in the file: a changed value is a new Grant.
-- Permission rules, policies and shell commands in templates stay in the document. Rules of an untrusted document count
-  as a fence (`core/permission/rules.py`), its policies yield to the user's own, and its templates are expanded without
-  their commands."""
+- Permission rules, policies, shell commands in templates and agents of commands stay in the document. Rules of an
+  untrusted document count as a fence (`core/permission/rules.py`), its policies yield to the user's own, its templates
+  are expanded without their commands, and its commands are answered by the agent of the Session."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def restrict_document(
     for id, agent in data.get("agents", {}).items():
         grants += rule_grants(("agents", id, "permissions"), f"the agent {id}", agent.get("permissions", ()), strict)
     for name, command in data.get("commands", {}).items():
-        grants += template_grants(("commands", name), name, command["template"])
+        grants += command_grants(("commands", name), name, command)
     return kept, grants
 
 
@@ -222,7 +222,12 @@ def _overlap(one: str, other: str) -> bool:
     return matches(one, other) or matches(other, one)
 
 
-def template_grants(trail: Trail, name: str, template: str) -> Iterator[Grant]:
+def command_grants(trail: Trail, name: str, command: Mapping[str, Any]) -> Iterator[Grant]:
+    """The shell commands of a template, and the agent of a command: it decides what is allowed without asking."""
+    template, agent = command["template"], command.get("agent")
+    if agent is not None:
+        wants = f"chooses the agent {agent} when the command {name} is used"
+        yield Grant((*trail, "agent"), wants[:SHOWN_CHARACTERS], agent)
     if SHELL_INSERT in template and (found := re.findall(SHELL_COMMAND, template)):
         wants = f"runs when the command {name} is used: {'; '.join(found)}"
         yield Grant((*trail, "template"), wants[:SHOWN_CHARACTERS], template)

@@ -1,16 +1,17 @@
-"""Collects the settings of a project's `.opencode` folder that need trust: plugins, shell commands in templates, rules
-and request fields of agents. Read only when trust is checked, never for a folder without a trust decision."""
+"""Collects the settings of a project's `.opencode` folder that need trust: plugins, shell commands and agents of
+commands, rules and request fields of agents. Read only when trust is checked, never for a folder without a trust
+decision."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.config.authority import Grant, restrict_agent, rule_grants, template_grants
+from holdfast.core.config.authority import Grant, command_grants, restrict_agent, rule_grants
 from holdfast.core.config.markdown import read_markdown
 from holdfast.core.config.migrate import migrate_agent
 from holdfast.core.config.plugin_files import plugins_in
 from holdfast.core.config.trust import TrustRequest
-from holdfast.core.config.validate import validate_agent
+from holdfast.core.config.validate import validate_agent, validate_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +27,9 @@ def folder_request(directory: Path, strict: Sequence[Mapping[str, str]]) -> Trus
 
 def _commands(directory: Path) -> Iterator[Grant]:
     for file in read_markdown(directory, ("command", "commands"), [], recursive=True):
-        yield from template_grants(("commands", file.name), file.name, file.content.body)
+        command = validate_command({**file.content.data, "template": file.content.body}, lambda problem: None)
+        if command is not None:
+            yield from command_grants(("commands", file.name), file.name, command)
 
 
 def _agents(directory: Path, strict: Sequence[Mapping[str, str]]) -> Iterator[Grant]:

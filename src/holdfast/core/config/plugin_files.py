@@ -6,10 +6,11 @@ import hashlib
 import os
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from holdfast.core.config.environment import user_path
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -59,7 +60,7 @@ def plugin_files(path: Path) -> list[Path]:
         return []
 
 
-class PluginContent(NamedTuple):
+class PluginContent(Frozen):
     digest: str
     files: dict[str, bytes]
     """The bytes that the digest covers, by path."""

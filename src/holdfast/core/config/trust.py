@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -62,7 +62,7 @@ class TrustRequest(Frozen):
         return digest((*self.grants, *(Grant(("content", path), "", value) for path, value in contents.items())))
 
 
-class TrustVerdict(NamedTuple):
+class TrustVerdict(Frozen):
     trusted: bool
     contents: Mapping[str, str]
     """Digests of the plugins when they were checked: only this content may be executed."""

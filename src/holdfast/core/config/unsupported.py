@@ -5,14 +5,18 @@ supported is removed from these tables."""
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any
 
+from holdfast.schema.deferred import deferred
+
 if TYPE_CHECKING:
+    import difflib
     from collections.abc import Callable, Iterator, Mapping
 
     Trail = tuple[str | int, ...]
     Report = Callable[[Trail, str], None]
+else:
+    difflib = deferred("difflib")
 
 NOT_YET = "is not supported yet; it has no effect"
 OF_OPENCODE = "is a setting of OpenCode that is not supported yet; ignored"

@@ -7,18 +7,23 @@ Invariants
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, NamedTuple, TypeAlias, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, get_args, get_origin
 
 import msgspec
 
 from holdfast.core.config import schema
 from holdfast.core.config.migrate import OLD_KEYS
 from holdfast.core.config.unsupported import OF_OPENCODE, OPENCODE_NAMES
+from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
+
+if TYPE_CHECKING:
+    import difflib
+else:
+    difflib = deferred("difflib")
 
 Trail: TypeAlias = tuple[str | int, ...]
 Object: TypeAlias = dict[str, Any]
@@ -260,7 +265,7 @@ def _without(value: Object, key: str) -> Object:
     return {name: item for name, item in value.items() if name != key}
 
 
-class _TypeShape(NamedTuple):
+class _TypeShape(Frozen):
     """What a value of a type may contain. Empty if it may contain anything."""
 
     fields: dict[str, Any]

@@ -14,9 +14,10 @@ import stat
 import time
 import zlib
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.core.config.plugin_files import PLUGIN_FOLDERS, plugin_files, plugins_in
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +30,7 @@ COMPARED_BYTES = 1024 * 1024
 """Bytes compared of a young file. A change beyond them with the same size and times is not detected."""
 
 
-class _Fingerprint(NamedTuple):
+class _Fingerprint(Frozen):
     stamp: tuple[int, int, int, int, int] | None
     """None if the file does not exist."""
     content: int | None
@@ -140,7 +141,7 @@ def _differs(path: str, marks: dict[str, _Fingerprint]) -> bool:
         if _content(path) != mark.content:
             return True
         if not _young(mark.stamp):
-            marks[path] = mark._replace(content=None)  # existing key: safe while iterating
+            marks[path] = mark.replace(content=None)  # existing key: safe while iterating
     return False
 
 

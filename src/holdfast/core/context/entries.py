@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.core.context.source import JsonCodec, Source, constant
 from holdfast.core.context.system_context import EMPTY, combine, make
+from holdfast.core.tagged_text import inside_tag
 from holdfast.schema.codec import encode
 
 if TYPE_CHECKING:
@@ -45,5 +46,4 @@ def _source(entry: InstructionEntry) -> Source[Any]:
 def _block(key: str, value: Any) -> str:
     """Text as it is, anything else as indented JSON; neither can end the tag around it."""
     text = value if isinstance(value, str) else msgspec.json.format(encode(value), indent=2).decode()
-    inside = text.replace(f"</{TAG}", f"&lt;/{TAG}")
-    return f'<{TAG} key="{key}">\n{inside}\n</{TAG}>'
+    return f'<{TAG} key="{key}">\n{inside_tag(TAG, text)}\n</{TAG}>'

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 UNKNOWN_SOURCE = ""
-"""Stands for sources of which is not known that the model was told of them. No source has this key."""
+"""Stands for the sources of a change whose keys are not known any more. No source has this key."""
 
 
 class SourceState(Record):

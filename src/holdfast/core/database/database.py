@@ -10,7 +10,7 @@ from holdfast.core.database.errors import StorageUnavailable
 from holdfast.core.database.execute import Executor
 from holdfast.core.database.queries import load_queries
 from holdfast.core.database.reader import Reader
-from holdfast.core.database.sqlite import MEMORY, connect, migrate, prepare, translate
+from holdfast.core.database.sqlite import MEMORY, connect, latest_schema, prepare, translate
 from holdfast.core.database.sqlite import BusyWait as BusyWait
 from holdfast.core.database.writer import Writer
 
@@ -87,7 +87,7 @@ class SqliteDatabase:
     def rehearse(self, units: Iterable[Unit], aggregate_id: str) -> dict[str, list[Row]]:
         scratch = connect(MEMORY, BusyWait())
         try:
-            migrate(scratch, MEMORY)
+            scratch.execute(latest_schema()).fetchall()
             scratch.execute("pragma foreign_keys=off")
             executor = Executor(scratch, self._queries)
             for unit in units:

@@ -17,6 +17,7 @@ import itertools
 from typing import TYPE_CHECKING, NoReturn
 
 import apsw
+from msgspec.structs import asdict
 
 from holdfast.core.database.errors import Fenced, InvalidDurableEvent, Moved, Refused
 from holdfast.core.database.unit import Committed, NewEvent, Replay, Statement, Unit
@@ -83,7 +84,7 @@ class Executor:
     def _run(self, unit: Unit) -> Committed:
         for statement in unit.before:
             self._execute(statement)
-        if unit.fence is not None and not self._rows("lease.fence", unit.fence._asdict()):
+        if unit.fence is not None and not self._rows("lease.fence", asdict(unit.fence)):
             raise Fenced(unit.fence.session_id)
         if unit.rebuild:
             return self._reproject(unit)

@@ -23,16 +23,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="msgspec.Struct")
 
+_COLUMN_TYPES = {name + optional for name in ("str", "int", "float", "bytes") for optional in ("", " | None")}
+"""Annotations, as text, of fields that take a column as it is."""
+
 
 def row_mapper(kind: type[T], columns: Sequence[str]) -> Callable[[Iterable[Row]], list[T]]:
     """Raises TypeError when the columns are not exactly the fields of the struct."""
-    fields = msgspec.structs.fields(kind)
-    names = [field.name for field in fields]
+    names = kind.__struct_fields__
     if sorted(names) != sorted(columns):
-        raise TypeError(f"{kind.__name__} has the fields {names}, the rows have the columns {list(columns)}")
+        raise TypeError(f"{kind.__name__} has the fields {list(names)}, the rows have the columns {list(columns)}")
     order = [list(columns).index(name) for name in names]
     pick = None if order == sorted(order) else itemgetter(*order)
-    conversions = [(place, found) for place, field in enumerate(fields) if (found := _conversion(field.type))]
+    conversions = _conversions(kind)
     keywords = names if issubclass(kind, Record) else None
 
     def build(row: Row) -> T:
@@ -45,6 +47,15 @@ def row_mapper(kind: type[T], columns: Sequence[str]) -> Callable[[Iterable[Row]
     if pick is None and not conversions and keywords is None:
         return lambda rows: list(starmap(kind, rows))
     return lambda rows: list(map(build, rows))
+
+
+def _conversions(kind: type[msgspec.Struct]) -> list[tuple[int, Callable[[Any], Any]]]:
+    """Evaluating annotations takes longer than a query, so that is left out where all are names of column types."""
+    declared = [vars(part).get("__annotations__", {}).values() for part in kind.__mro__]
+    if all(annotation in _COLUMN_TYPES for annotations in declared for annotation in annotations):
+        return []
+    fields = msgspec.structs.fields(kind)
+    return [(place, found) for place, field in enumerate(fields) if (found := _conversion(field.type))]
 
 
 def _conversion(type: Any) -> Callable[[Any], Any] | None:

@@ -5,7 +5,7 @@ it runs, `:seq` is bound to the sequence of the event that a statement belongs t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.schema.frozen import Frozen
 
@@ -45,7 +45,7 @@ class NewEvent(Frozen):
     """The sequence of this event if it is the first of its aggregate; without it that is 0."""
 
 
-class Fence(NamedTuple):
+class Fence(Frozen):
     """The lease under which a drain commits; checked inside the transaction, after `Unit.before`."""
 
     session_id: str
@@ -53,7 +53,7 @@ class Fence(NamedTuple):
     token: int
 
 
-class Replay(NamedTuple):
+class Replay(Frozen):
     """Conditions for an event from another log: it is the next one, or stored with the same content."""
 
     seq: int

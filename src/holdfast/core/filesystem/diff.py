@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.filesystem.text import decode
+from holdfast.schema.deferred import deferred
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
+    import difflib
     from collections.abc import Iterator
+else:
+    difflib = deferred("difflib")
 
 MAX_PATCH_BYTES = 256 * 1024
 MAX_COMPARED_LINES = 4000

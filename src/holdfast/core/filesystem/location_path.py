@@ -4,6 +4,7 @@ target needs approval for. Opens no file; the result is verified again when the 
 Invariants
 - A relative path, or an absolute one that starts with the Location, never becomes an external target.
 - Files of a reference are readable without approval, by `@name/path` or absolute path. `@name/path` is never written.
+  They are opened from `/`, because the directory of a reference may be replaced by a link.
 - `Target.path` contains no link (at resolution) and no `..`; `Target.root` is the path itself or one of its ancestors.
 - A dangling link is resolved to its destination before anything is decided."""
 
@@ -50,6 +51,7 @@ class LocationPaths:
         managed: Callable[[Path], bool] = lambda path: False,
         references: Callable[[], Mapping[str, Path]] = dict,
     ) -> None:
+        """`references` are canonical directories, by name."""
         self.directory = Path(os.path.abspath(directory))
         self.root = Path(os.path.realpath(directory))
         self._managed = managed
@@ -80,8 +82,10 @@ class LocationPaths:
         found = canonicalize(path, lexical, follow=follow)
         if access == "read" and self._managed(Path(found.path)):
             return Target(Path(found.path), found.path, Path("/"), None, found.mode is not None)
-        if access == "read" and (root := self._reference_root(found.path)) is not None:
-            return Target(Path(found.path), found.path, Path(root), None, found.mode is not None)
+        if _below_any(found.path, SPECIAL):
+            raise PathError(path, "special_path")
+        if access == "read" and self._is_referenced(found.path):
+            return Target(Path(found.path), found.path, Path("/"), None, found.mode is not None)
         if external == "deny":
             raise PathError(path, "external_denied")
         return self._external(path, found, kind)
@@ -105,8 +109,6 @@ class LocationPaths:
         return Target(Path(found.path), _relative(found.path, str(self.root)), self.root, None, found.mode is not None)
 
     def _external(self, path: str, found: CanonicalPath, kind: Literal["file", "directory"]) -> Target:
-        if _below_any(found.path, SPECIAL):
-            raise PathError(path, "special_path")
         # An absolute path may lead back into the Location through a link.
         if contains(str(self.root), found.path):
             return self._internal(path, found)
@@ -123,17 +125,18 @@ class LocationPaths:
         directory = self._references().get(name)
         return None if directory is None else (directory, rest or ".")
 
-    def _reference_root(self, path: str) -> str | None:
-        """The directory of the reference that contains this canonical path."""
-        roots = (os.path.realpath(directory) for directory in self._references().values())
-        return next((root for root in roots if contains(root, path)), None)
+    def _is_referenced(self, path: str) -> bool:
+        """Whether a reference contains this canonical path."""
+        return any(contains(str(directory), path) for directory in self._references().values())
 
     def _referenced(self, path: str, directory: Path, rest: str) -> Target:
-        root = os.path.realpath(directory)
+        root = str(directory)
         found = canonicalize(path, _normalized(path, rest.lstrip("/") or "."), base=root)
         if not contains(root, found.path):
             raise PathError(path, "location_escape")
-        return Target(Path(found.path), found.path, Path(root), None, found.mode is not None)
+        if _below_any(found.path, SPECIAL):
+            raise PathError(path, "special_path")
+        return Target(Path(found.path), found.path, Path("/"), None, found.mode is not None)
 
 
 class CanonicalPath(Frozen):

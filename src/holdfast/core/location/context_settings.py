@@ -51,7 +51,8 @@ class ContextSettings:
 
     def declare_references(self, draft: References) -> None:
         for document in self._config.documents():
-            draft.declare(document.data.get("references", {}), document.directory, self._home)
+            within = None if document.trusted else self._project.directory
+            draft.declare(document.data.get("references", {}), document.directory, self._home, within)
 
     def add_skill_sources(self, draft: SkillSources) -> None:
         found = [entry.path for entry in self._config.entries() if isinstance(entry, Directory)]

@@ -36,8 +36,8 @@ from holdfast.core.location.terminals import Terminals
 from holdfast.core.location.toolbox import BuiltinTools
 from holdfast.core.permission.permission import Permissions
 from holdfast.core.plugin.external import ExternalPlugins, external_plugins
-from holdfast.core.plugin.host import PluginLocation
 from holdfast.core.plugin.plugin import PluginProblem
+from holdfast.core.plugin.plugin_location import PluginLocation
 from holdfast.core.plugin.plugins import Plugins
 from holdfast.core.plugin.problems import PluginProblems
 from holdfast.core.plugin.request import RequestHooks
@@ -91,7 +91,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     agents = Agents(batches)
     permissions = _permissions(process, location, project, agents)
     questions = _questions(process, location)
-    authorizer = PermissionAuthorizer(permissions)
+    authorizer = PermissionAuthorizer(permissions, sessions.ownership.identify)
 
     # What configuration changes, in one batch. The catalog holds the policy and follows the configuration first.
     snapshots = Snapshots(
@@ -185,6 +185,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         tools=tools,
         context=context,
         plugins=plugins,
+        request_hooks=request_hooks,
         snapshots=snapshots,
         sandbox=sandbox,
         search=search,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.core.location.terminals import Terminals
     from holdfast.core.permission.permission import Permissions
     from holdfast.core.plugin.plugins import Plugins
+    from holdfast.core.plugin.request import RequestHooks
     from holdfast.core.process.sandbox.sandbox import Sandbox
     from holdfast.core.project.copies import ProjectCopies
     from holdfast.core.project.project import Project
@@ -43,6 +44,7 @@ class LocationServices(Frozen):
     tools: ToolRegistry
     context: LocationContext
     plugins: Plugins
+    request_hooks: RequestHooks
     snapshots: Snapshots
     sandbox: Sandbox
     search: Search

@@ -13,7 +13,6 @@ from holdfast.core.tool.builtin.bash import ShellCommands, bash_tool
 from holdfast.core.tool.builtin.edit import edit_tool
 from holdfast.core.tool.builtin.glob import glob_tool
 from holdfast.core.tool.builtin.grep import grep_tool
-from holdfast.core.tool.builtin.question import question_tool
 from holdfast.core.tool.builtin.read import read_tool
 from holdfast.core.tool.builtin.skill import skill_tool
 from holdfast.core.tool.builtin.subagent import subagent_tool
@@ -23,6 +22,7 @@ from holdfast.core.tool.builtin.websearch import configured_services, websearch_
 from holdfast.core.tool.builtin.write import write_tool
 from holdfast.core.web.address import AddressPolicy
 from holdfast.core.web.fetch import Fetcher
+from holdfast.schema.deferred import deferred
 from holdfast.schema.live_event import FileEdited
 
 if TYPE_CHECKING:
@@ -38,11 +38,14 @@ if TYPE_CHECKING:
     from holdfast.core.question.question import Questions
     from holdfast.core.scope import Scope
     from holdfast.core.search.search import Search
+    from holdfast.core.tool.builtin import question
     from holdfast.core.tool.builtin.authorize import Authorizer
     from holdfast.core.tool.registry import ToolRegistry
     from holdfast.core.tool.tool import Tool
     from holdfast.schema.location import Location
     from holdfast.schema.permission import Effect
+else:
+    question = deferred("holdfast.core.tool.builtin.question")
 
 
 class BuiltinTools:
@@ -79,7 +82,7 @@ class BuiltinTools:
             Path(location.directory),
             settings=self._settings,
             managed=process.tools.outputs.is_managed,
-            references=self._references,
+            references=self._context.references.directories,
             on_edit=self._edited,
         )
 
@@ -106,7 +109,7 @@ class BuiltinTools:
             "webfetch": webfetch_tool(web, authorizer, lambda agent: self._authority(agent).rules),
         }
         if host.unattended == "wait":
-            tools["question"] = question_tool(self._questions, authorizer)
+            tools["question"] = question.question_tool(self._questions, authorizer)
         if backends := configured_services(host.environment):
             tools["websearch"] = websearch_tool(Fetcher(), authorizer, backends)
         return tools
@@ -138,9 +141,6 @@ class BuiltinTools:
 
     def _external_paths(self) -> Literal["ask", "deny"]:
         return self._settings().external_paths
-
-    def _references(self) -> dict[str, Path]:
-        return {reference.name: Path(reference.path) for reference in self._context.references.list()}
 
     def _edited(self, path: Path) -> None:
         self._process.sessions.log.announce(FileEdited(file=str(path)), location=self._location)

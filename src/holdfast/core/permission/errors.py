@@ -27,6 +27,8 @@ RESOURCE_CHARACTERS = 500
 
 DENIED = "Permission denied: {action} {resource}"
 CORRECTED = "The user rejected this action and said: {feedback}"
+REQUEST_DENIED = "the permission request was denied"
+"""Why something was not done for which a person denied the permission, where no turn ends with that."""
 NOBODY_TO_ASK = "it needs approval and nobody is here to give it"
 TOO_MANY_WAIT = "too many requests of this Session already wait for an answer"
 

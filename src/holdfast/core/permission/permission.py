@@ -68,6 +68,8 @@ class Wish(Frozen):
     save: Sequence[str] = ()
     metadata: Mapping[str, Any] | None = None
     source: PermissionSource | None = None
+    owner: str | None = None
+    """The process whose caller waits, where no tool call does."""
     id: str | None = None
 
 
@@ -246,6 +248,7 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
             request=request,
             agent=wish.agent,
             resumable=True if wish.source is not None and wish.source.message_id else None,
+            owner=wish.owner,
         )
 
     async def _answer_unattended(self, request: PermissionRequest, wish: Wish) -> Effect:
@@ -276,12 +279,13 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
 
     async def _deny_others(self, session_id: str, message: str | None) -> None:
         """Deny the Session's other requests with the same message."""
-        for other, _ in await self.pending(session_id):
+        for other in await self.for_session(session_id):
             await self.answer(other, self._replied(other, "reject", "sibling", message=message))
 
     async def _release_covered(self) -> None:
         """Allow the requests that saved approvals now cover, each under the rules of its own agent."""
-        for other, agent in await self.pending():
+        for one in await self.pending():
+            other, agent = one.request, one.agent
             if agent is not None and await self._evaluate(agent, other.action, other.resources, other.save) == "allow":
                 await self.answer(other, self._replied(other, "always", "saved"))
 

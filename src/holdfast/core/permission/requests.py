@@ -6,9 +6,9 @@ Invariants
 - A request is recorded, announced and watched, or it does not exist. Cancelling the caller cannot separate these.
 - A request is answered once: the commit of a second answer is refused.
 - Observers get an answer before the waiting caller does, in the process that asked and in the one that answered.
-- A request that nobody waits for is closed: its caller was interrupted, or its Session moved. The exception is a call
-  that waited when its process ended. It has started nothing, so its request stays open, and is used again when the
-  call is executed again.
+- A request that nobody waits for is closed: its caller was interrupted, or its Session moved. The exception is a tool
+  call that waited when its process ended. It has started nothing, so its request stays open, and is used again when the
+  call is executed again. Without a tool call the request ends with its process; after a crash `Recovery` closes it.
 - The waiting caller takes the answer once, durably, before it acts on it."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
@@ -74,12 +74,12 @@ class DuplicateRequest(Conflict):
         self.request_id = request_id
 
 
-class Pending(NamedTuple, Generic[R]):
+class Pending(Frozen, Generic[R]):
     request: R
     agent: str | None
 
 
-class _Open(NamedTuple, Generic[R, A]):
+class _Open(Frozen, Generic[R, A]):
     request: R
     answer: asyncio.Future[A]
     taken: bool
@@ -118,14 +118,14 @@ class Requests(ABC, Generic[R, A]):
         self._closed = False
 
     async def wait(self, request: R, asked: Record) -> A:
-        """Make a request and wait for its answer. Cancelling the caller closes the request, durably; in a shutdown it
-        stays open. A request that the same call made before is used again."""
+        """Make a request and wait for its answer. Cancelling the caller closes the request, durably; in a shutdown that
+        of a tool call stays open. A request that the same call made before is used again."""
         opening = self._own(self._open_or_known(request, asked))
         try:
             opened = await asyncio.shield(opening)
             answer = await asyncio.shield(opened.answer)
         except asyncio.CancelledError:
-            if self._ending():
+            if self._ending() and self._stays(request):
                 raise
             leaving = self._leaving.setdefault(request.session_id, set())
             task = self._own(self._withdraw(opening))
@@ -173,11 +173,11 @@ class Requests(ABC, Generic[R, A]):
 
     async def list(self) -> tuple[R, ...]:
         """The open requests of this Location, oldest first."""
-        return tuple(request for request, _ in await self.pending())
+        return tuple(found.request for found in await self.pending())
 
     async def for_session(self, session_id: str) -> tuple[R, ...]:
         """The open requests of a Session at this Location, oldest first."""
-        return tuple(request for request, _ in await self.pending(session_id))
+        return tuple(found.request for found in await self.pending(session_id))
 
     async def pending(self, session_id: str | None = None) -> Sequence[Pending[R]]:
         """The open requests with their agents, oldest first; of one Session, or of all."""
@@ -191,7 +191,7 @@ class Requests(ABC, Generic[R, A]):
     async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]] = ()) -> None:
         """Close the requests that earlier processes left open, except those of the calls in `keep`. The commit is
         fenced, so that it cannot close a request of a newer owner."""
-        for request, _ in await self.pending(session_id):
+        for request in await self.for_session(session_id):
             call = self.call_of(request)
             if request.id in self._watched or (call is not None and call in keep):
                 continue
@@ -206,16 +206,13 @@ class Requests(ABC, Generic[R, A]):
         return await asyncio.shield(self._own(work))
 
     async def close(self) -> None:
-        """Close all open requests of this process; in a shutdown they stay open for the next process."""
+        """Close all open requests of this process; in a shutdown those that stay are left for the next process."""
         self._closed = True
-        if self._ending():
-            for _, watching in tuple(self._watched.values()):
-                watching.cancel()
-            if self._ongoing:
-                await asyncio.wait(self._ongoing)
-            return
         while self._ongoing:
             for request, watching in tuple(self._watched.values()):
+                if self._ending() and self._stays(request):
+                    watching.cancel()
+                    continue
                 try:
                     await self.answer(request, self.interrupted(request))
                 except StorageError:
@@ -246,6 +243,11 @@ class Requests(ABC, Generic[R, A]):
         """Whether two requests of one call ask the same."""
 
     # -- details -------------------------------------------------------------------------------------------------
+
+    def _stays(self, request: R) -> bool:
+        """Whether an answer has an effect after this process has ended. A caller without a tool call is gone then."""
+        call = self.call_of(request)
+        return call is None or bool(call[0])
 
     async def _open_or_known(self, request: R, asked: Record) -> _Open[R, A]:
         known = await self._known(request)

@@ -11,7 +11,7 @@ import sys
 from functools import partial
 from importlib.machinery import PathFinder, SourceFileLoader
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core.config.authority import NOT_TRUSTED
 from holdfast.core.config.document import Document
@@ -42,7 +42,7 @@ _MODULE = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
 _numbers = itertools.count(1)
 
 
-class ImportedPlugin(NamedTuple):
+class ImportedPlugin(Frozen):
     plugin: Plugin
     forget: Callable[[], None]
 
@@ -79,7 +79,7 @@ class ExternalPlugin(Frozen):
             raise
 
 
-class ExternalPlugins(NamedTuple):
+class ExternalPlugins(Frozen):
     plugins: tuple[ExternalPlugin, ...]
     diagnostics: tuple[Diagnostic, ...]
 

@@ -16,25 +16,17 @@ from holdfast.core.scope import Scope
 from holdfast.core.state import Draft, Phase
 from holdfast.core.tool.untrusted import ask_by_default, with_permission
 from holdfast.schema.exceptions import HoldfastError
-from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.core.agent.draft import AgentDraft
-    from holdfast.core.catalog.draft import CatalogDraft
-    from holdfast.core.command.command import CommandDraft
     from holdfast.core.context.registry import SystemContextRegistry
     from holdfast.core.context.source import AnySource
     from holdfast.core.credential.integrations import Variable
     from holdfast.core.credential.store import CredentialValue
     from holdfast.core.event.bus import Subscription
     from holdfast.core.plugin.hooks import Hook, Hooks
-    from holdfast.core.plugin.request import RequestHooks
-    from holdfast.core.plugin.terminal import TerminalHooks
-    from holdfast.core.reference.reference import References
-    from holdfast.core.skill.skill import SkillSources
-    from holdfast.core.tool.builtin.authorize import Authorizer
+    from holdfast.core.plugin.plugin_location import PluginLocation
     from holdfast.core.tool.tool import Tool
     from holdfast.schema.catalog import Connection
 
@@ -69,24 +61,6 @@ class ToolRegistrar(Protocol):
 
 class Events(Protocol):
     def subscribe(self, types: frozenset[str] | None = None, *, capacity: int = ...) -> Subscription: ...
-
-
-class PluginLocation(Frozen):
-    """The parts of a Location that plugins may add to."""
-
-    agents: TransformableState[AgentDraft]
-    commands: TransformableState[CommandDraft]
-    context: SystemContextRegistry
-    tools: ToolRegistrar
-    authorizer: Authorizer
-    """Asks for permission before a plugin's tool runs."""
-    requests: RequestHooks
-    events: Events
-    catalog: TransformableState[CatalogDraft]
-    integrations: ConnectableState
-    references: TransformableState[References]
-    skills: TransformableState[SkillSources]
-    terminals: TerminalHooks
 
 
 class HostClosed(HoldfastError, RuntimeError):

@@ -15,17 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.catalog.boot import PluginBoot
 from holdfast.core.plugin.bounded import BoundedCalls
-from holdfast.core.plugin.host import PluginHost
 from holdfast.core.plugin.plugin import Plugin, PluginBusy, PluginFailed, PluginProblem
 from holdfast.core.plugin.problems import PluginProblems
+from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from holdfast.core.plugin import host as plugin_host
     from holdfast.core.plugin.external import ExternalPlugin
-    from holdfast.core.plugin.host import PluginLocation
+    from holdfast.core.plugin.host import PluginHost
+    from holdfast.core.plugin.plugin_location import PluginLocation
     from holdfast.core.state import Batches
+else:
+    plugin_host = deferred("holdfast.core.plugin.host")
 
 SETUP_SECONDS = 10.0
 
@@ -80,7 +84,7 @@ class Plugins:
         if id in self._loading:
             raise PluginBusy(f"plugin {id} is being loaded")
         self._loading.add(id)
-        host = PluginHost(id, options or {}, self._location, self._problems.report)
+        host = plugin_host.PluginHost(id, options or {}, self._location, self._problems.report)
         if forget is not None:
             host.on_close(forget)
         try:
@@ -182,9 +186,9 @@ class Plugins:
 
     async def _load(self, external: ExternalPlugin, failed: list[PluginProblem]) -> _ActivePlugin | None:
         try:
-            plugin, forget = await external.load(self._seconds)
-            await self.add(plugin, external.options, forget)
-            return _ActivePlugin(plugin.id, external)
+            imported = await external.load(self._seconds)
+            await self.add(imported.plugin, external.options, imported.forget)
+            return _ActivePlugin(imported.plugin.id, external)
         except PluginFailed as failure:
             problem = PluginProblem(failure.id, failure.reason, external.declared)
         except PluginBusy as busy:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from holdfast.core.filesystem.canonical import contains
 from holdfast.core.filesystem.errors import PathError
 from holdfast.core.prompt.mention import parse
 from holdfast.core.reference.availability import unavailable
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.filesystem.location_files import LocationFiles
     from holdfast.core.filesystem.location_path import Target
+    from holdfast.core.prompt.filled_template import FilledTemplate
     from holdfast.core.prompt.mention import Mention
     from holdfast.core.reference.reference import Reference
 
@@ -27,6 +29,7 @@ PARSED = 20_000
 """How many mentions of one text are parsed; beyond them only each `@` is counted."""
 
 MISSING = "it does not exist"
+OUTSIDE = "it is outside the project, whose commands are not trusted (`holdfast trust`)"
 EXISTING = frozenset({"special_path", "location_escape", "link_loop"})
 """Reasons for which a path is not used although something has its name."""
 
@@ -68,8 +71,10 @@ class Lookup:
         self._files = files
         self._home = home
 
-    def find(self, text: str, names: Names, most: int) -> Findings:
-        """The first `most` mentions that name something or are meant as a path, each once. Blocks."""
+    def find(self, text: str, names: Names, most: int, template: FilledTemplate | None = None) -> Findings:
+        """The first `most` mentions that name something or are meant as a path, each once. `template` tells where the
+        parts of the text come from. Blocks."""
+        text = text if template is None else template.without_output(text)
         named: list[Named] = []
         seen: set[tuple[object, ...]] = set()
         targets: set[tuple[object, ...]] = set()
@@ -77,7 +82,10 @@ class Lookup:
         for number, mention in enumerate(parse(text), 1):
             if number > PARSED:
                 return Findings(named, left_out + text.count("@", mention.source.start))
-            key = (mention.path, mention.lines, mention.is_quoted)
+            if template is not None and not template.may_mention(mention.source):
+                continue
+            confined = template is not None and template.is_confined(mention.source)
+            key = (mention.path, mention.lines, mention.is_quoted, confined)
             if key in seen:
                 continue
             seen.add(key)
@@ -85,6 +93,8 @@ class Lookup:
                 left_out += 1
                 continue
             found = self._look_up(mention, names)
+            if confined and isinstance(found, NamedPath) and not self._is_inside(found.target):
+                found = Broken(mention, OUTSIDE)
             if isinstance(found, NamedPath):
                 target = (found.target.path, mention.lines)
                 if target in targets:
@@ -95,6 +105,9 @@ class Lookup:
             elif found is not None:
                 left_out += 1
         return Findings(named, left_out)
+
+    def _is_inside(self, target: Target) -> bool:
+        return contains(str(self._files.root), str(target.path))
 
     def _look_up(self, mention: Mention, names: Names) -> Named | None:
         reference = names.references.get(mention.path.partition("/")[0])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.core.filesystem.content import Unusable
 from holdfast.core.filesystem.descriptor import open_file, open_parent
 from holdfast.core.filesystem.errors import FileError, WrongKind
-from holdfast.core.permission.errors import DeniedByPerson
+from holdfast.core.permission.errors import REQUEST_DENIED, DeniedByPerson
 from holdfast.core.prompt.agent_guidance import agent_guidance
 from holdfast.core.prompt.lookup import Broken, NamedAgent, NamedPath, Names
 from holdfast.core.session.attachment_source import DIRECTORY, check_lines, read_handle
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
     from holdfast.core.filesystem.content import Content
     from holdfast.core.filesystem.image import ImageLimits
     from holdfast.core.filesystem.location_path import Target
+    from holdfast.core.prompt.filled_template import FilledTemplate
     from holdfast.core.prompt.lookup import Findings, Lookup
     from holdfast.core.reference.location_references import LocationReferences
-    from holdfast.core.session.attachment_source import Source
+    from holdfast.core.session import attachment_source
     from holdfast.core.session.attachments import Attachments
     from holdfast.core.tool.builtin.authorize import Authorizer
-    from holdfast.schema.prompt import Prompt
+    from holdfast.schema.prompt import Prompt, Source
     from holdfast.schema.session import Session
 
-DENIED = "permission for it was denied"
 LEFT_OUT = "{count} further mention{s} could not be attached: a prompt attaches at most {most} of them."
 SLOW = "The mentions in this prompt could not be looked up within {seconds:g} s, and nothing was attached for them."
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -69,8 +69,7 @@ class Mentions:
         image_limits: Callable[[], ImageLimits],
         callable_agents: Callable[[str], Collection[str]] = lambda agent: (),
     ) -> None:
-        """`callable_agents` are the agents that an agent may call with
-        a tool that it is offered."""
+        """`callable_agents` are the agents that an agent may call with a tool that it is offered."""
         self._lookup = lookup
         self._agents = agents
         self._references = references
@@ -79,15 +78,15 @@ class Mentions:
         self._image_limits = image_limits
         self._callable_agents = callable_agents
 
-    async def resolve(self, session: Session, prompt: Prompt) -> Mentioned:
-        """Waits while a person decides about a permission. Changes nothing, so that it can be cancelled. Raises
-        PromptTooLarge."""
+    async def resolve(self, session: Session, prompt: Prompt, template: FilledTemplate | None = None) -> Mentioned:
+        """Waits while a person decides about a permission. Changes nothing, so that it can be cancelled. `template`
+        tells where the parts of the text come from. Raises PromptTooLarge."""
         check_size(prompt, session.id)
         most = max(FILES - len(prompt.files or ()), 0)
         names = self._names()
         try:
             async with asyncio.timeout(SECONDS):
-                found = await asyncio.to_thread(self._lookup.find, prompt.text, names, most)
+                found = await asyncio.to_thread(self._lookup.find, prompt.text, names, most, template)
         except TimeoutError:
             return Mentioned(notes=(SLOW.format(seconds=SECONDS),))
         chosen = self._agents.select((prompt.options and prompt.options.agent) or session.agent)
@@ -102,13 +101,13 @@ class Mentions:
         permissions = _PromptPermissions(self._permissions)
         agents: list[AgentAttachment] = []
         allowed: list[NamedPath] = []
-        reasons: dict[str, str] = {}
+        reasons: dict[Source, str] = {}
         for named in found.named:
             match named:
                 case NamedAgent(mention):
                     agents.append(AgentAttachment(name=mention.path, source=mention.source))
                 case Broken(mention, reason):
-                    reasons[mention.source.text] = reason
+                    reasons[mention.source] = reason
                 case NamedPath(mention, target, _):
                     text = mention.source.text
                     try:
@@ -118,17 +117,17 @@ class Mentions:
                         await allow_read(permissions, context, target)
                         allowed.append(named)
                     except (Unusable, Denied) as refused:
-                        reasons[text] = str(refused)
+                        reasons[mention.source] = str(refused)
         files = await self._read(allowed, reasons)
-        texts = (named.mention.source.text for named in found.named)
-        notes = [not_attached(text, reasons[text]) for text in texts if text in reasons]
+        sources = (named.mention.source for named in found.named)
+        notes = [not_attached(source.text, reasons[source]) for source in sources if source in reasons]
         if found.left_out:
             notes.append(LEFT_OUT.format(count=found.left_out, s="" if found.left_out == 1 else "s", most=most))
         notes += agent_guidance((item.name for item in agents), self._callable_agents(agent))
         return Mentioned(tuple(files), tuple(agents), tuple(notes))
 
-    async def _read(self, allowed: Sequence[NamedPath], reasons: dict[str, str]) -> list[MentionedFile]:
-        """The files that can be attached; adds the reasons of the others by the text of their mention."""
+    async def _read(self, allowed: Sequence[NamedPath], reasons: dict[Source, str]) -> list[MentionedFile]:
+        """The files that can be attached; adds the reasons of the others by the place of their mention."""
         files: list[MentionedFile] = []
         room = TOTAL_CHARACTERS
         sources = [AttachmentSource(partial(_source, named), named.name) for named in allowed]
@@ -146,7 +145,7 @@ class Mentions:
                     room -= len(result.content.value)
                     files.append(_file(named, result.content))
                     continue
-                reasons[named.mention.source.text] = reason
+                reasons[named.mention.source] = reason
         return files
 
 
@@ -174,12 +173,12 @@ class _PromptPermissions:
             except Denied as denied:
                 self._decided[key] = str(denied)
             except DeniedByPerson:
-                self._decided[key] = DENIED
+                self._decided[key] = REQUEST_DENIED
         if (reason := self._decided[key]) is not None:
             raise Denied(reason)
 
 
-def _source(named: NamedPath) -> Source | Content:
+def _source(named: NamedPath) -> attachment_source.Source | Content:
     target = named.target
     try:
         handle = _open(target)

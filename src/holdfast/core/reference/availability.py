@@ -23,6 +23,8 @@ class Unavailable(Frozen):
 
 def unavailable(reference: Reference) -> Unavailable | None:
     """Why the reference cannot be used at this moment; None if it can."""
+    if reference.problem is not None:
+        return Unavailable(reference.problem)
     problem = _directory_problem(reference.path)
     if problem is None or not isinstance(reference.source, GitSource):
         return None if problem is None else Unavailable(problem)

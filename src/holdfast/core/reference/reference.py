@@ -24,24 +24,31 @@ Reference = ReferenceInfo
 class References:
     """Declared references by name; a later declaration replaces an earlier one."""
 
-    def __init__(self, sources: dict[str, LocalSource | GitSource] | None = None) -> None:
+    def __init__(
+        self, sources: dict[str, LocalSource | GitSource] | None = None, within: dict[str, Path] | None = None
+    ) -> None:
         self._sources = sources or {}
+        self.within = within or {}
+        """The directory that a reference of an untrusted project must not lead out of, by name."""
 
-    def add(self, name: str, source: LocalSource | GitSource) -> None:
+    def add(self, name: str, source: LocalSource | GitSource, within: Path | None = None) -> None:
         self._sources[name] = source
+        self.within.pop(name, None)
+        if within is not None:
+            self.within[name] = within
 
-    def declare(self, declared: dict[str, Any], base: Path, home: Path) -> list[str]:
+    def declare(self, declared: dict[str, Any], base: Path, home: Path, within: Path | None = None) -> list[str]:
         """Add the references of one document, whose paths are relative to `base`. Returns the problems of the rest."""
         problems: list[str] = []
         for name, value in declared.items():
             try:
-                self.add(_name(name), _source(value, base, home))
+                self.add(_name(name), _source(value, base, home), within)
             except (ValueError, msgspec.ValidationError) as error:
                 problems.append(f"reference {name[:80]!r}: {error}")
         return problems
 
     def copy(self) -> References:
-        return References(dict(self._sources))
+        return References(dict(self._sources), dict(self.within))
 
     def resolve(self, repositories: Path) -> tuple[Reference, ...]:
         return tuple(_resolved(name, source, repositories) for name, source in self._sources.items())

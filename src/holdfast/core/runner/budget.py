@@ -13,7 +13,7 @@ from holdfast.schema.session_message import FileContent
 if TYPE_CHECKING:
     from holdfast.llm.request import Message
     from holdfast.schema.session import Tokens
-    from holdfast.schema.session_event import LearnedLimit
+    from holdfast.schema.turn_event import LearnedLimit
 
 # Providers count an image by its area, about this much; never by the length of its base64.
 MEDIA_CHARACTERS = 6_000

@@ -16,23 +16,23 @@ from holdfast.core.agent.agents import BUILD
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
 from holdfast.core.runner.assigned_model import assigned_model
-from holdfast.core.runner.compaction import Report
 from holdfast.core.runner.fitting import Fitting
 from holdfast.core.runner.interrupted_work import close_interrupted_work
 from holdfast.core.runner.preparation import Preparation
 from holdfast.core.runner.sending import Sending
-from holdfast.core.runner.shell_messages import ShellMessages
 from holdfast.core.runner.titles import AGENT as TITLE
 from holdfast.core.runner.turn_options import NO_OPTIONS, asks_nothing
 from holdfast.core.session.activity import described, goes_on_by_itself
 from holdfast.core.session.answer_outcome import TURN_INTERRUPTED
 from holdfast.core.session.errors import Interrupted, TurnLimitReached, UnfinishedWork
+from holdfast.schema.deferred import deferred
 from holdfast.schema.model import ModelRef
 from holdfast.schema.session_event import ActivityEnded, ActivitySuspended
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence
 
+    from holdfast.core.runner import compaction, shell_messages
     from holdfast.core.runner.drain_scope import DrainScope
     from holdfast.core.runner.preparation import ReadyTurn
     from holdfast.core.runner.services import RunnerServices
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from holdfast.core.session.stored_messages import OpenCall
     from holdfast.core.session.stored_sessions import SessionAtBoundary
     from holdfast.schema.session import Session
+else:
+    compaction = deferred("holdfast.core.runner.compaction")
+    shell_messages = deferred("holdfast.core.runner.shell_messages")
 
 ABANDONED = "abandoned"
 DID_NOT_FIT = "the request did not fit"
@@ -98,7 +101,7 @@ class Drain:
     async def shell(self, command: str, message_id: str) -> None:
         """Run a command of a person as a message of the conversation, and take no turn."""
         async with self._begun_alone():
-            await ShellMessages(self._services, self._scope).run(command, message_id)
+            await shell_messages.ShellMessages(self._services, self._scope).run(command, message_id)
 
     # -- begin and end -------------------------------------------------------------------------------------------
 
@@ -269,7 +272,7 @@ class Drain:
         if outcome.overflow is not None:
             fitting.refused(ready, outcome.overflow)
             sending.abandon(DID_NOT_FIT)
-            report = Report(compacted=False) if compacted else await fitting.summarise(ready)
+            report = compaction.Report(compacted=False) if compacted else await fitting.summarise(ready)
             if not report.compacted:
                 await turn.give_up(outcome.overflow)
                 return False

@@ -6,20 +6,25 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.runner.assigned_model import assigned_model
 from holdfast.core.runner.budget import Window
-from holdfast.core.runner.compaction import AGENT, Compaction, Reason, Report, Summariser, plan
 from holdfast.core.runner.preparation import cache_id, session_headers
-from holdfast.core.runner.pruning import prune_point
 from holdfast.core.runner.retries import reported
 from holdfast.core.session.errors import CompactionFailed, InputExceedsWindow, NothingToCompact
 from holdfast.core.session.transcript import tokens
 from holdfast.llm.request import HttpOverlay
+from holdfast.schema.deferred import deferred
 
 if TYPE_CHECKING:
+    from holdfast.core.runner import compaction as compacting
+    from holdfast.core.runner import pruning
+    from holdfast.core.runner.compaction import Reason, Report, Summariser
     from holdfast.core.runner.drain_scope import DrainScope
     from holdfast.core.runner.preparation import ReadyTurn
     from holdfast.core.runner.services import RunnerServices
     from holdfast.llm.errors import LLMError
     from holdfast.llm.event import ProviderError
+else:
+    compacting = deferred("holdfast.core.runner.compaction")
+    pruning = deferred("holdfast.core.runner.pruning")
 
 
 class Fitting:
@@ -44,7 +49,7 @@ class Fitting:
         if not ready.settings.compaction.prune:
             return False
         await self._scope.outbox.commit()  # the history is read back
-        point = await prune_point(self._sessions.store, self._scope.session_id, self._state.pruned_seq)
+        point = await pruning.prune_point(self._sessions.store, self._scope.session_id, self._state.pruned_seq)
         if point is None:
             return False
         self._state.pruned_seq = point
@@ -77,15 +82,15 @@ class Fitting:
         keep = ready.settings.compaction.keep_tokens
         if (room := self._window(ready).room) is not None and not manual:
             keep = max(0, min(keep, room - await self._smallest(ready) - by.allowed))
-        chosen = plan(history, keep, by.room, instructions, open_input=opened, notes_tokens=by.allowed)
+        chosen = compacting.plan(history, keep, by.room, instructions, open_input=opened, notes_tokens=by.allowed)
         if chosen is None:
             if manual:
                 raise NothingToCompact(session_id)
-            return Report(compacted=False)
+            return compacting.Report(compacted=False)
         retry = reported(sessions.log, outbox, session_id, self._here.location, sessions.clock)
         retry = retry.replace(limits=ready.settings.limits.retry)
         transport, hooks = self._models.transport, self._models.hooks
-        compaction = Compaction(session_id, self._here.location, sessions, outbox, transport, retry, hooks)
+        compaction = compacting.Compaction(session_id, self._here.location, sessions, outbox, transport, retry, hooks)
         reason: Reason = "manual" if manual else "auto"
         report = await compaction.attempt(chosen, by, reason, self._scope.interrupt, instructions)
         if report.compacted:
@@ -111,11 +116,11 @@ class Fitting:
 
     def _summariser(self, ready: ReadyTurn) -> Summariser:
         """The model of the `compaction` agent, with what its own requests carry; otherwise the turn's own."""
-        other = assigned_model(AGENT, ready.session, self._here.agents, self._models.catalog)
+        other = assigned_model(compacting.AGENT, ready.session, self._here.agents, self._models.catalog)
         if other is None:
             http = HttpOverlay(body=ready.frame.http.body, headers=ready.frame.http.headers)
-            return Summariser.of(ready.resolved, self._window(ready).known, http, ready.frame.options)
+            return compacting.Summariser.of(ready.resolved, self._window(ready).known, http, ready.frame.options)
         overlay = other.overlay(cache_id(ready.session))
         http = HttpOverlay(body=overlay.body or None, headers=session_headers(ready.session, overlay.headers))
         window = Window(other.limit.context, other.limit.output, 0, self._models.learned.of(other.ref))
-        return Summariser.of(other, window.known, http, overlay.options)
+        return compacting.Summariser.of(other, window.known, http, overlay.options)

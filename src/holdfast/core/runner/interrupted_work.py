@@ -15,9 +15,9 @@ from holdfast.schema.session_event import (
     ShellEnded,
     StepFailed,
     ToolFailed,
-    TurnAbandoned,
 )
 from holdfast.schema.session_message import ToolPart, UnknownError
+from holdfast.schema.turn_event import TurnAbandoned
 
 if TYPE_CHECKING:
     from collections.abc import Collection

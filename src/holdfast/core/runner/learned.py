@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.llm.overflow import is_about_tokens, stated_limit
-from holdfast.schema.session_event import LearnedLimit
+from holdfast.schema.turn_event import LearnedLimit
 
 if TYPE_CHECKING:
     from holdfast.core.clock import Clock
     from holdfast.llm.errors import LLMError
     from holdfast.llm.event import ProviderError
     from holdfast.schema.model import ModelRef
-    from holdfast.schema.session_event import TurnDispatched
+    from holdfast.schema.turn_event import TurnDispatched
 
 BELIEVED_MS = 24 * 60 * 60 * 1000
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from holdfast.core.filesystem.content import PDF, Content, Unusable, data_type, is_data_uri, read_data_uri, recognise
 from holdfast.core.session.transcript import neutral
+from holdfast.core.tagged_text import inside_tag
 from holdfast.llm import request as llm
 from holdfast.llm.media import NAME_CHARACTERS, left_out
 from holdfast.llm.request import Message
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 TURN_SUSPENDED = "Suspended: the process was shut down"
 NO_RESULT = "The call was not completed: there is no result."
 REFUSED = "the provider refused it"
+FILE_TAG = "attached-file"
 TOOL_NAME_CHARACTERS = 64
 PRUNE_OVER = 400
 PRUNED = "[This old tool result of {size} characters was removed to save room; call the tool again if it is needed.]"
@@ -197,8 +199,7 @@ _QUOTES = str.maketrans({'"': "'", "<": "(", ">": ")"})
 
 
 def _quoted(name: str, text: str) -> llm.TextPart:
-    inside = text.replace("</attached-file", "&lt;/attached-file")
-    return llm.TextPart(text=f'\n<attached-file name="{name}">\n{inside}\n</attached-file>')
+    return llm.TextPart(text=f'\n<{FILE_TAG} name="{name}">\n{inside_tag(FILE_TAG, text)}\n</{FILE_TAG}>')
 
 
 def _assistant(item: stored.AssistantMessage, selected: ModelRef) -> list[Message]:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from holdfast.schema.codec import encode
-from holdfast.schema.session_event import ConversationPrint, TurnDispatched
+from holdfast.schema.turn_event import ConversationPrint, TurnDispatched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.core.runner.history import Frame
     from holdfast.llm.request import Message
-    from holdfast.schema.session_event import LearnedLimit, PrefixBreak
+    from holdfast.schema.turn_event import LearnedLimit, PrefixBreak
 
 
 class Prefix:

@@ -20,8 +20,8 @@ from holdfast.llm.event import ToolCall
 from holdfast.llm.pace import Pace
 from holdfast.schema.codec import decoder
 from holdfast.schema.ids import MessageID
-from holdfast.schema.session_event import TurnAbandoned
 from holdfast.schema.session_message import ToolPart, ToolRunning
+from holdfast.schema.turn_event import TurnAbandoned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.route.retry import RetryLimits
@@ -11,7 +11,7 @@ from holdfast.schema.frozen import Frozen
 RecoveryPolicy = Literal["ask", "continue", "abandon"]
 
 
-class Limits(NamedTuple):
+class Limits(Frozen):
     running_calls: int = 32
     """Of one turn at once; further ones wait in order."""
     calls: int = 500

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.permission.errors import DeniedByPerson
+from holdfast.core.permission.errors import REQUEST_DENIED, DeniedByPerson
 from holdfast.core.session.errors import (
     AgentUnavailable,
     Interrupted,
-    MessageIdInUse,
     MessageNotFound,
-    PromptConflict,
     ShellRefused,
 )
+from holdfast.core.session.input_errors import MessageIdInUse, PromptConflict
 from holdfast.core.session.interrupt import Stop
 from holdfast.core.tool.builtin.bash import BashInput, about_sandbox, how_it_ended
 from holdfast.core.tool.command_output import CommandOutput
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from holdfast.core.tool.builtin.bash import ApprovedCommand
     from holdfast.schema.agent import Agent
 
-DENIED = "the permission request was denied"
 INTERRUPTED = "[The command was interrupted.]"
 
 
@@ -86,7 +84,7 @@ class ShellMessages:
         try:
             approved = await self._scope.interrupt.cancellable(asking, name="permission of a shell message")
         except DeniedByPerson as denied:
-            raise ShellRefused(DENIED) from denied
+            raise ShellRefused(REQUEST_DENIED) from denied
         except ToolFailure as failure:
             raise ShellRefused(str(failure)) from failure
         if isinstance(approved, Stop):

@@ -16,10 +16,11 @@ from holdfast.core.database.errors import Moved
 from holdfast.core.database.unit import Statement
 from holdfast.core.session.errors import EmptySession, MessageNotFound, SessionNotFound
 from holdfast.core.session.records import ATTEMPTS, existing, fork_title
+from holdfast.schema.fork_event import LineageSegment, SessionForked, TakenInstruction
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location
 from holdfast.schema.session import NO_TOKENS, Fork, ForkBoundary, RecordTime, SessionRecord
-from holdfast.schema.session_event import LineageSegment, SessionCreated, SessionForked, TakenInstruction
+from holdfast.schema.session_event import SessionCreated
 from holdfast.schema.todo import Todo
 from holdfast.schema.version import __version__
 

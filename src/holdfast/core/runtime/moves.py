@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from holdfast.core.project.directory import canonical_directory
 from holdfast.core.project.project import subpath
 from holdfast.core.session.errors import ChangesNotMoved, DestinationMismatch
-from holdfast.core.snapshot import transfer
 from holdfast.core.snapshot.errors import TransferError
+from holdfast.schema.deferred import deferred
 from holdfast.schema.location import Location
 from holdfast.schema.session_event import Moved
 
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from holdfast.core.project.project import Project
     from holdfast.core.runtime.execution import Execution
     from holdfast.core.session.store import SessionStore
+    from holdfast.core.snapshot import transfer
     from holdfast.schema.session import Session
+else:
+    transfer = deferred("holdfast.core.snapshot.transfer")
 
 
 class Moves:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.context.system_context import initialize, observe
 from holdfast.core.location.settings import session_settings
-from holdfast.core.runner.lowering import has_files, lower
-from holdfast.core.runner.preparation import session_headers
+from holdfast.core.runner.lowering import has_files, lower, pruned
+from holdfast.core.runner.preparation import cache_id, session_headers
 from holdfast.core.runner.publish import stored_tokens
 from holdfast.core.session.attachments import TEXT_BYTES
-from holdfast.core.session.errors import AgentUnavailable, GenerationFailed, PromptTooLarge
+from holdfast.core.session.errors import AgentUnavailable, GenerationFailed
+from holdfast.core.session.input_errors import PromptTooLarge
 from holdfast.llm.errors import LLMError
 from holdfast.llm.request import HttpOverlay, make_request, user
 from holdfast.llm.route.retry import Retry
@@ -67,6 +68,9 @@ class OneShotAnswers:
             baseline = await self._baseline(services, session, selection.agent, resolved)
             messages = await self._history(session_id, resolved)
             request = _request(session, selection.agent, resolved, baseline, (*messages, user(prompt)))
+            request = await services.request_hooks.change(
+                request, "generate", session_id=session_id, agent=selection.agent.id, model=resolved.ref
+            )
             limits = session_settings(services.config.current, self._environment).limits
             try:
                 answer = await generate(self._transport, resolved.model, request, retry=Retry(limits=limits.retry))
@@ -89,7 +93,12 @@ class OneShotAnswers:
         return initialize(await observe(context.system, self._epochs.metrics)).baseline
 
     async def _history(self, session_id: str, resolved: ResolvedModel) -> tuple[Message, ...]:
-        settled = list(_settled(row.decode() for row in await self._store.active_history(session_id)))
+        """As turns see it: without the bodies of tool results that were pruned."""
+        last = await self._store.last_dispatch(session_id)
+        pruned_seq = last.event.pruned_seq if last is not None else -1
+        rows = await self._store.active_history(session_id)
+        shown = (pruned(row.decode()) if row.seq <= pruned_seq else row.decode() for row in rows)
+        settled = list(_settled(shown))
         kept = await self._store.attachments(session_id) if any(map(has_files, settled)) else {}
         return lower(settled, resolved.ref, kept)
 
@@ -118,7 +127,7 @@ def _settled(history: Iterable[SessionMessage]) -> Iterable[SessionMessage]:
 def _request(
     session: Session, agent: Agent, resolved: ResolvedModel, baseline: str, messages: tuple[Message, ...]
 ) -> Request:
-    overlay = resolved.overlay(session.id)
+    overlay = resolved.overlay(cache_id(session))
     return make_request(
         system=[text for text in (agent.system or resolved.family_text, baseline) if text],
         messages=messages,

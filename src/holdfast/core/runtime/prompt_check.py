@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.runner.turn_options import chosen_model, unknown_tools
-from holdfast.core.session.errors import AgentUnavailable, PromptOptionRefused
+from holdfast.core.session.errors import AgentUnavailable
+from holdfast.core.session.input_errors import PromptOptionRefused
 from holdfast.schema.exceptions import ApiError
 
 if TYPE_CHECKING:

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.database.unit import Statement, Unit
 from holdfast.core.session.activity import MOST_ATTEMPTS, described, goes_on_by_itself, stage_of
+from holdfast.core.session.errors import AlreadyAnswered
 from holdfast.core.session.stored_trees import by_tree
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import ErrorInfo, SessionError
+from holdfast.schema.session_event import PermissionReplied
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -28,6 +32,12 @@ if TYPE_CHECKING:
     from holdfast.schema.location import Location
 
 log = logging.getLogger(__name__)
+
+
+class _OwnedRequest(Frozen):
+    id: str
+    session_id: str
+    owner_id: str
 
 
 class Recovery:
@@ -49,6 +59,7 @@ class Recovery:
         self._tasks = tasks
         self._trees = trees
         self._ownership = services.ownership
+        self._clock = services.clock
         self._policy = policy
         self._continuing: set[asyncio.Task[None]] = set()
 
@@ -60,7 +71,8 @@ class Recovery:
     async def start(self) -> None:
         """At the start of a host: what is safe goes on, the rest is shown, and the policy acts. Then inputs whose wake
         was lost, and results of background tasks. A Session whose Location cannot be opened any more stays as it is,
-        and keeps nobody else back."""
+        and keeps nobody else back. Requests whose callers ended with their process are closed."""
+        await self._close_requests()
         for activity in await self._left():
             try:
                 await self._act(activity)
@@ -102,6 +114,21 @@ class Recovery:
             task.cancel()
         if self._continuing:
             await asyncio.wait(self._continuing)
+
+    async def _close_requests(self) -> None:
+        for request in await self._database.fetch("request.owned", {}, into=_OwnedRequest):
+            session = await self._store.find(request.session_id)
+            if session is None or self._ownership.lives(request.owner_id):
+                continue
+            replied = PermissionReplied(
+                timestamp=self._clock.now(),
+                session_id=request.session_id,
+                request_id=request.id,
+                reply="reject",
+                cause="interrupted",
+            )
+            with suppress(AlreadyAnswered):
+                await self._log.publish(replied, location=session.location)
 
     async def _left(self) -> list[Activity]:
         return [activity for activity in await self._store.activities() if not await self._worked_on(activity)]

@@ -12,11 +12,14 @@ import asyncio
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from msgspec.structs import asdict
+
 from holdfast.core.database.errors import Moved
 from holdfast.core.session.errors import UnknownBoundary
 from holdfast.core.session.records import ATTEMPTS, RevertDecision, unmoved
+from holdfast.schema.fork_event import LineageShortened
 from holdfast.schema.session import Revert, RevertFile
-from holdfast.schema.session_event import LineageShortened, RevertCleared, RevertCommitted, RevertStaged
+from holdfast.schema.session_event import RevertCleared, RevertCommitted, RevertStaged
 from holdfast.schema.session_message import AssistantMessage
 
 if TYPE_CHECKING:
@@ -128,7 +131,7 @@ class Reverts:
             message_id=message_id,
             snapshot=original,
             diff="".join(change.patch for change in changes),
-            files=tuple(RevertFile(**change._asdict()) for change in changes),
+            files=tuple(RevertFile(**asdict(change)) for change in changes),
         )
 
     async def _plan(self, session_id: str, message_id: str) -> dict[str, str]:

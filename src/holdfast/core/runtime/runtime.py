@@ -53,6 +53,7 @@ from holdfast.core.runtime.tree_changes import TreeChanges
 from holdfast.core.runtime.trees import Trees
 from holdfast.core.runtime.waits import Waits
 from holdfast.core.session.attachments import Attachments
+from holdfast.core.session.id_locks import IdLocks
 from holdfast.core.session.inbox import Inbox
 from holdfast.core.session.instruction_entries import InstructionEntries
 from holdfast.core.session.ownership import Ownership
@@ -247,6 +248,7 @@ class Runtime:
             tree_changes=TreeChanges(trees, self.execution, self._inbox, records, tasks),
         )
         self.instructions = InstructionEntries(self.log, self.store, clock)
+        self.resolving = IdLocks()
         self.one_shot = OneShotAnswers(sessions, self.locations, self._transport, self._environment)
         for part in (tasks, self.sessions, self.execution, self.recovery):
             stack.push_async_callback(part.close)

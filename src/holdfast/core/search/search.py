@@ -10,24 +10,28 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.core.filesystem.location_path import SPECIAL
 from holdfast.core.process.process import Capture, ProcessError
 from holdfast.core.process.which import which
-from holdfast.core.search.match import MatchReader
 from holdfast.core.search.query import Query
+from holdfast.schema.deferred import deferred
 from holdfast.schema.exceptions import HoldfastError
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from holdfast.core.process.process import Processes, ProcessExit
+    from holdfast.core.search import match as matching
     from holdfast.core.search.glob import Glob
-    from holdfast.core.search.match import Match
+    from holdfast.core.search.match import Match, MatchReader
+else:
+    matching = deferred("holdfast.core.search.match")
 
 MOST_RESULTS = 10_000
 MOST_BYTES = 8 * 1024 * 1024
@@ -44,14 +48,14 @@ class SearchFailed(HoldfastError):
     """The engine could not search."""
 
 
-class FileResults(NamedTuple):
+class FileResults(Frozen):
     paths: list[str]
     total: int
     partial: bool
     """Whether the search timed out."""
 
 
-class LineResults(NamedTuple):
+class LineResults(Frozen):
     matches: list[Match]
     cut: bool
     partial: bool
@@ -92,10 +96,10 @@ class Search:
     ) -> LineResults:
         """`keep` is called once per file with matches and tells whether to return them."""
         query = Query(pattern=pattern, name=name, hidden=True, names=_file_names(include))
-        reader = MatchReader(keep, MOST_RESULTS, MOST_BYTES)
+        reader = matching.MatchReader(keep, MOST_RESULTS, MOST_BYTES)
         ended = await self._match(query, directory, reader)
         if reader.enough:
-            reader = MatchReader(keep, limit + 1, MOST_BYTES)
+            reader = matching.MatchReader(keep, limit + 1, MOST_BYTES)
             ended = await self._match(msgspec.structs.replace(query, ordered=True), directory, reader)
         matches = sorted(reader.matches, key=lambda match: match.order)
         cut = len(matches) > limit or reader.enough

@@ -16,6 +16,7 @@ from holdfast.core.session.projected_rows import (
 )
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode_text
+from holdfast.schema.turn_event import TurnAbandoned, TurnDispatched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def turn_dispatched(event: Projected) -> tuple[Statement, ...]:
-    data: ev.TurnDispatched = event.data
+    data: TurnDispatched = event.data
     row: dict[str, Value] = {
         "session_id": data.session_id,
         "agent": data.agent,
@@ -78,8 +79,8 @@ def request_taken(event: Projected) -> tuple[Statement, ...]:
 
 
 ACTIVITY_PROJECTORS: dict[type[Record], Projector] = {
-    ev.TurnDispatched: turn_dispatched,
-    ev.TurnAbandoned: turn_abandoned,
+    TurnDispatched: turn_dispatched,
+    TurnAbandoned: turn_abandoned,
     ev.ActivityEnded: activity_ended,
     ev.ActivitySuspended: activity_suspended,
     ev.PermissionAsked: permission_asked,

@@ -28,7 +28,7 @@ from holdfast.core.filesystem.content import (
 )
 from holdfast.core.filesystem.image import ImageLimits, convertible_type, image_type
 from holdfast.core.session.attachment_source import Source, read_address
-from holdfast.core.session.errors import AttachmentRefused, PromptTooLarge
+from holdfast.core.session.input_errors import AttachmentRefused, PromptTooLarge
 from holdfast.core.session.mentioned import not_attached
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen

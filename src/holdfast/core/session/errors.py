@@ -1,16 +1,11 @@
-"""The errors of Session operations. Nothing happened when one of them is raised, unless its text says otherwise.
+"""The errors of Session operations; those of inputs are in input_errors.py. Nothing happened when one is raised, unless
+its text says otherwise.
 
 NotFound
 ├── SessionNotFound         no such Session
 └── MessageNotFound         no such message in that Session
-    └── InputNotFound       no such input in that Session
 Conflict
 ├── SessionDeleted          the id belonged to a Session that was deleted
-├── PromptConflict          the message id is already used for something else
-├── PromptWithdrawn         the message id belonged to a prompt that was withdrawn
-├── InboxFull               too many inputs are pending
-├── InputNotPending         the input was already promoted
-├── DeliveryUnchanged       the input already has this delivery
 ├── TooManyInstructions     the Session has too many instruction entries
 ├── InputExceedsWindow      the open input does not fit the model, even without older history
 ├── NothingToCompact        there is no older history to summarise
@@ -19,10 +14,6 @@ Conflict
 ├── ChangesNotMoved         capturing, applying or discarding changes failed
 └── Interrupted             the execution was interrupted
 InvalidRequest
-├── AttachmentRefused       a file of a prompt is missing, broken, empty or too large
-├── FormatRefused           the schema of a prompt's format cannot be used
-├── PromptTooLarge          a prompt exceeds a limit
-├── PromptOptionRefused     an option of a prompt cannot be honoured
 ├── InvalidShellCommand     a command of a person cannot be run as it was sent
 ├── EmptySession            there is nothing to fork
 └── DestinationMismatch     a Session cannot move to another project
@@ -37,14 +28,12 @@ ServiceUnavailable
 └── …                       no model is available (core/catalog/errors.py)
 Refused (core/database/errors.py): for internal use, each handled where the commit was made
 ├── SessionIdInUse          the log already has events of that Session
-├── MessageIdInUse          the message id is already used
 ├── UnknownBoundary         the message is not a boundary of that Session
 ├── AlreadyAnswered         the request has an answer
 ├── AlreadyTaken            the answer was already taken by whoever asked
 └── LeaseLost               another owner took the lease first
 HoldfastError
 ├── MessageUndecodable      this version cannot read a stored message
-├── LifecycleConflict       an input cannot be promoted as requested (internal)
 ├── RepeatedCalls           the model made the same call again and again
 ├── StructuredOutputError   the model gave no answer in the requested form
 └── TurnLimitReached        the configured limit on turns without new input
@@ -66,16 +55,6 @@ if TYPE_CHECKING:
     from holdfast.schema.insight import InterruptedActivity
 
 
-class InputNotFound(MessageNotFound):
-    """No such input in that Session."""
-
-    code = "Session.InputNotFoundError"
-
-    def __init__(self, session_id: str, message_id: str) -> None:
-        super().__init__(session_id, message_id)
-        self.args = (f"No such input in this Session: {message_id}",)
-
-
 class SessionDeleted(Conflict):
     """The id of a deleted Session cannot be used for another one."""
 
@@ -94,63 +73,6 @@ class SessionHasChildren(Conflict):
 
     def __init__(self, session_id: str) -> None:
         super().__init__(f"Session {session_id} gets new children all the time; try again.", resource=session_id)
-
-
-class PromptConflict(Conflict):
-    """The message id is already used for something else."""
-
-    code = "Session.PromptConflictError"
-
-    def __init__(self, session_id: str, message_id: str) -> None:
-        super().__init__(f"Message id {message_id} already belongs to another prompt or message", resource=message_id)
-        self.session_id = session_id
-        self.message_id = message_id
-
-
-class PromptWithdrawn(Conflict):
-    """A withdrawn prompt never runs, so its id gives no receipt any more."""
-
-    code = "Session.PromptWithdrawnError"
-
-    def __init__(self, session_id: str, message_id: str) -> None:
-        message = f"The prompt {message_id} was withdrawn and will not run. Send it again with another id."
-        super().__init__(message, resource=message_id)
-        self.session_id = session_id
-        self.message_id = message_id
-
-
-class InboxFull(Conflict):
-    """Too many inputs are pending."""
-
-    code = "Session.InboxFullError"
-
-    def __init__(self, session_id: str, limit: int) -> None:
-        message = f"The Session already has {limit} pending inputs; wait, or withdraw some"
-        super().__init__(message, resource=session_id)
-        self.session_id = session_id
-        self.limit = limit
-
-
-class InputNotPending(Conflict):
-    """The input was already promoted, so it cannot be withdrawn."""
-
-    code = "Session.InputNotPendingError"
-
-    def __init__(self, session_id: str, message_id: str) -> None:
-        super().__init__(f"Input {message_id} was already promoted", resource=message_id)
-        self.session_id = session_id
-        self.message_id = message_id
-
-
-class DeliveryUnchanged(Conflict):
-    """A pending input already has the delivery that it is to be changed to."""
-
-    code = "Session.DeliveryUnchangedError"
-
-    def __init__(self, session_id: str, message_id: str, delivery: str) -> None:
-        super().__init__(f"Input {message_id} already has the delivery `{delivery}`", resource=message_id)
-        self.session_id = session_id
-        self.message_id = message_id
 
 
 class TooManyInstructions(Conflict):
@@ -237,41 +159,6 @@ class Interrupted(Conflict):
         super().__init__("The execution was interrupted")
 
 
-class AttachmentRefused(InvalidRequest):
-    """A file cannot be attached; the whole prompt was refused."""
-
-    code = "Session.AttachmentRefusedError"
-
-    def __init__(self, session_id: str, index: int, name: str, reason: str) -> None:
-        message = f"{name[:200]} cannot be attached: {reason}. The prompt was not admitted."
-        super().__init__(message, kind="Payload", field=f"prompt.files[{index}]")
-        self.session_id = session_id
-        self.index = index
-
-
-class FormatRefused(InvalidRequest):
-    """The schema of a prompt's format cannot be used; the whole prompt was refused."""
-
-    code = "Session.FormatRefusedError"
-
-    def __init__(self, session_id: str, problem: str) -> None:
-        message = f"The JSON Schema in `format` cannot be used: {problem}. The prompt was not admitted."
-        super().__init__(message, kind="Payload", field="format.schema")
-        self.session_id = session_id
-
-
-class PromptTooLarge(InvalidRequest):
-    """A prompt exceeds a limit."""
-
-    code = "Session.PromptTooLargeError"
-
-    def __init__(self, session_id: str, field: str, part: str, limit: int, *, unit: str = "bytes") -> None:
-        message = f"The prompt is too large and was not admitted: {part} may have at most {limit} {unit}"
-        super().__init__(message, kind="Payload", field=field)
-        self.session_id = session_id
-        self.limit = limit
-
-
 class EmptySession(InvalidRequest):
     """The Session has no complete message that a fork could begin with."""
 
@@ -283,17 +170,6 @@ class EmptySession(InvalidRequest):
         )
         super().__init__(message, kind="empty_session", field="boundary")
         self.session_id = session_id
-
-
-class PromptOptionRefused(InvalidRequest):
-    """An option of a prompt cannot be honoured; the prompt was not admitted."""
-
-    code = "Session.PromptOptionRefusedError"
-
-    def __init__(self, session_id: str, option: str, reason: str) -> None:
-        super().__init__(f"{reason}. The prompt was not admitted.", kind="Payload", field=f"prompt.{option}")
-        self.session_id = session_id
-        self.option = option
 
 
 class InvalidShellCommand(InvalidRequest):
@@ -361,10 +237,6 @@ class SessionIdInUse(Refused):
     """The log already has events of that Session."""
 
 
-class MessageIdInUse(Refused):
-    """The message id is already used."""
-
-
 class UnknownBoundary(Refused):
     """The message is not a boundary of that Session."""
 
@@ -390,16 +262,6 @@ class MessageUndecodable(HoldfastError):
         super().__init__(f"Message {message_id} cannot be read")
         self.session_id = session_id
         self.message_id = message_id
-
-
-class LifecycleConflict(HoldfastError):
-    """The record of an input differs from its promotion."""
-
-    code = "SessionInput.LifecycleConflict"
-
-    def __init__(self, id: str) -> None:
-        super().__init__(f"Input {id} cannot be promoted: its record differs")
-        self.id = id
 
 
 class RepeatedCalls(HoldfastError):

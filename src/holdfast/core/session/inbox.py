@@ -24,7 +24,7 @@ from holdfast.core.session.attachments import (
     check_size,
     is_retry,
 )
-from holdfast.core.session.errors import (
+from holdfast.core.session.input_errors import (
     DeliveryUnchanged,
     InboxFull,
     InputNotFound,
@@ -41,6 +41,7 @@ from holdfast.core.session.records import ATTEMPTS, existing
 from holdfast.schema.codec import encode
 from holdfast.schema.exceptions import InvalidRequest
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.nesting import LEVELS, is_nested_deeper
 from holdfast.schema.prompt import Admission, Delivery, Prompt
 from holdfast.schema.session_event import (
     AttachmentStored,
@@ -334,6 +335,8 @@ def check_synthetic(prompt: Prompt, session_id: str) -> None:
         raise InvalidRequest("The text is empty. Nothing was admitted.", kind="Payload", field="text")
     if len(prompt.text.encode("utf-8", "replace")) > TEXT_BYTES:
         raise PromptTooLarge(session_id, "text", "its text", TEXT_BYTES)
+    if is_nested_deeper(prompt.metadata):
+        raise PromptTooLarge(session_id, "metadata", "its metadata", LEVELS, unit="levels of nesting")
     if len(encode((prompt.description, prompt.metadata))) > LABEL_BYTES:
         raise PromptTooLarge(session_id, "metadata", "its description and metadata", LABEL_BYTES)
 

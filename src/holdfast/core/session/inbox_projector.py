@@ -6,11 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.core.database.unit import Statement, Value
-from holdfast.core.session.errors import (
-    InputNotPending,
-    LifecycleConflict,
-    MessageIdInUse,
-)
+from holdfast.core.session.input_errors import InputNotPending, LifecycleConflict, MessageIdInUse
 from holdfast.core.session.projected_rows import (
     begin_activity,
     message,

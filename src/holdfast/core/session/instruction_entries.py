@@ -11,6 +11,8 @@ from holdfast.core.database.unit import Statement
 from holdfast.core.session.errors import InstructionTooLarge, TooManyInstructions
 from holdfast.core.session.records import existing
 from holdfast.schema.codec import encode
+from holdfast.schema.exceptions import InvalidRequest
+from holdfast.schema.nesting import LEVELS, is_nested_deeper
 from holdfast.schema.session_event import InstructionEntryPut, InstructionEntryRemoved
 
 if TYPE_CHECKING:
@@ -38,8 +40,12 @@ class InstructionEntries:
         return await self._store.instruction_entries(session_id)
 
     async def put(self, session_id: str, key: str, value: Any) -> None:
-        """Add an entry or replace its value. The same value again changes nothing."""
+        """Add an entry or replace its value. The same value again changes nothing. Raises InvalidRequest,
+        InstructionTooLarge or TooManyInstructions."""
         session = await self._store.get(session_id)
+        if is_nested_deeper(value):
+            message = f"The value is nested more than {LEVELS} levels deep. Nothing was changed."
+            raise InvalidRequest(message, kind="Payload", field="value")
         encoded = encode(value)
         if len(encoded) > VALUE_BYTES:
             raise InstructionTooLarge(len(encoded), VALUE_BYTES)

@@ -16,7 +16,7 @@ from holdfast.core.session.errors import UnknownBoundary
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from holdfast.schema.session_event import SessionForked
+    from holdfast.schema.fork_event import SessionForked
 
 SHARED = ("lineage", "messages", "parts", "attachments")
 """Projections of which a part may stay when their Session is deleted."""

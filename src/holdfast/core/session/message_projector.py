@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.database.unit import Statement
-from holdfast.core.session.errors import MessageIdInUse
+from holdfast.core.session.input_errors import MessageIdInUse
 from holdfast.core.session.lineage import leave_out
 from holdfast.core.session.projected_rows import message
 from holdfast.schema import session_event as ev

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.core.session.errors import PromptOptionRefused, PromptTooLarge
+from holdfast.core.session.input_errors import PromptOptionRefused, PromptTooLarge
 from holdfast.schema.codec import encode
+from holdfast.schema.nesting import LEVELS, is_nested_deeper
 
 if TYPE_CHECKING:
     from holdfast.schema.prompt import Prompt, PromptOptions
@@ -22,6 +23,8 @@ CHOICE_BYTES = 4 * 1024
 def check_options(prompt: Prompt, session_id: str) -> None:
     """Raises PromptTooLarge or PromptOptionRefused. Costs at most as much as encoding what is checked."""
     options = prompt.options
+    if is_nested_deeper(prompt.metadata):
+        raise PromptTooLarge(session_id, "prompt.metadata", "its `metadata`", LEVELS, unit="levels of nesting")
     sizes: list[tuple[str, object, int]] = [("metadata", prompt.metadata, METADATA_BYTES)]
     if options is not None:
         sizes += [

@@ -18,6 +18,8 @@ import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from msgspec.structs import asdict
+
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Fence, Statement, Unit
 from holdfast.core.session.errors import LeaseLost
@@ -147,6 +149,15 @@ class Ownership:
         """How many Sessions this process drains right now."""
         return len(self._held)
 
+    def identify(self) -> str:
+        """The id of this process; others can tell from now on whether it lives."""
+        self._hold_lock()
+        return self.id
+
+    def lives(self, owner_id: str) -> bool:
+        """Whether the process with this id has not ended."""
+        return _locked(self._folder / owner_id)
+
     async def acquire(
         self, session_id: str, location: Location, interrupt: Interrupt, wanted: Callable[[], Awaitable[bool]]
     ) -> Lease | None:
@@ -166,7 +177,7 @@ class Ownership:
         if not self._held:
             self._stop_serving()
         if lease.taken:
-            self._database.submit(Unit(session_id, local=(Statement("lease.release", lease.fence._asdict()),)))
+            self._database.submit(Unit(session_id, local=(Statement("lease.release", asdict(lease.fence)),)))
 
     async def take(self, lease: Lease) -> None:
         """Take the lease now, for a drain that has nothing to publish yet."""
@@ -243,7 +254,7 @@ class Ownership:
         fence = Fence(session_id, self.id, max(seen, 0) + 1)
         take = (
             Statement("owner.beat", {"id": self.id, "pid": os.getpid(), "beat": self._clock.now()}),
-            Statement("lease.take", {**fence._asdict(), "seen_token": seen}, changes=1, error=LeaseLost),
+            Statement("lease.take", {**asdict(fence), "seen_token": seen}, changes=1, error=LeaseLost),
             *((Statement("control.forget", {"id": dead.owner_id}),) if dead is not None else ()),
         )
         lease = self._held[session_id] = Lease(self._log, location, fence, take)

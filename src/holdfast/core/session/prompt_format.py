@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.session.errors import FormatRefused
-from holdfast.llm.schema_check import SchemaProblem, check_schema
+from holdfast.core.session.input_errors import FormatRefused
+from holdfast.schema.deferred import deferred
 
 if TYPE_CHECKING:
+    from holdfast.llm import schema_check
     from holdfast.schema.prompt import Prompt
+else:
+    schema_check = deferred("holdfast.llm.schema_check")
 
 
 def check_format(prompt: Prompt, session_id: str) -> None:
@@ -16,6 +19,6 @@ def check_format(prompt: Prompt, session_id: str) -> None:
     if prompt.options is None or prompt.options.format is None:
         return
     try:
-        check_schema(prompt.options.format.schema)
-    except SchemaProblem as problem:
+        schema_check.check_schema(prompt.options.format.schema)
+    except schema_check.SchemaProblem as problem:
         raise FormatRefused(session_id, str(problem)) from None

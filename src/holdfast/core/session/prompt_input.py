@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from holdfast.core.filesystem.content import UNKNOWN, data_type, is_data_uri
 from holdfast.core.session.attachment_source import DIRECTORY
-from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import (
     AgentAttachment,
     AgentInput,
@@ -27,6 +26,7 @@ from holdfast.schema.prompt import (
     SkillAttachment,
     SkillInput,
     Source,
+    named_model,
 )
 
 T = TypeVar("T")
@@ -75,9 +75,7 @@ def _options(given: PromptInput) -> PromptOptions | None:
         tools=_or_none(given.tools) or None,
         format=_format(form) if isinstance(form, JsonFormat) else None,
         agent=_or_none(given.agent) or None,
-        model=None
-        if model is None
-        else ModelRef(id=model.id, provider_id=model.provider_id, variant=_or_none(model.variant)),
+        model=None if model is None else named_model(model),
         variant=_or_none(given.variant) or None,
         no_reply=_or_none(given.no_reply) or None,
     )

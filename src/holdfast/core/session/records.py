@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from holdfast.core.database.errors import Moved
 from holdfast.core.database.unit import Statement
-from holdfast.core.session.errors import SessionDeleted as DeletedSession
+from holdfast.core.session import errors
 from holdfast.core.session.errors import SessionHasChildren, SessionIdInUse, SessionNotFound
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.model import DEFAULT_VARIANT
@@ -20,7 +20,6 @@ from holdfast.schema.pattern import pattern
 from holdfast.schema.session import NO_TOKENS, RecordTime, SessionRecord
 from holdfast.schema.session_event import (
     AgentSwitched,
-    LineageShortened,
     ModelSwitched,
     RevertCommitted,
     SessionCreated,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
     from holdfast.core.session.store import SessionStore
+    from holdfast.schema.fork_event import LineageShortened
     from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
     from holdfast.schema.session import Session
@@ -85,7 +85,7 @@ class SessionRecords:
         except SessionIdInUse as refused:
             known = await self._store.find(new.id)
             if known is None:
-                raise DeletedSession(new.id) from refused
+                raise errors.SessionDeleted(new.id) from refused
             return known
         return await self._store.get(new.id)
 

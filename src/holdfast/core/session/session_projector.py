@@ -16,6 +16,7 @@ from holdfast.core.session.projected_rows import (
 )
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode_text
+from holdfast.schema.fork_event import LineageShortened, SessionForked
 from holdfast.schema.session import NO_TOKENS, SessionRecord
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def revert_committed(event: Projected) -> tuple[Statement, ...]:
 
 
 def lineage_shortened(event: Projected) -> tuple[Statement, ...]:
-    data: ev.LineageShortened = event.data
+    data: LineageShortened = event.data
     boundary: Boundary = {"session_id": data.session_id, "message_id": None, "after": data.through_seq}
     return (Statement("lineage.covers", boundary, found=True, error=UnknownBoundary), *remove_after(boundary))
 
@@ -159,7 +160,7 @@ def instruction_entry_removed(event: Projected) -> tuple[Statement, ...]:
 
 RECORD_PROJECTORS: dict[type[Record], Projector] = {
     ev.SessionCreated: session_created,
-    ev.SessionForked: session_forked,
+    SessionForked: session_forked,
     ev.SessionUpdated: session_updated,
     ev.SessionDeleted: session_deleted,
     ev.AgentSwitched: agent_switched,
@@ -169,7 +170,7 @@ RECORD_PROJECTORS: dict[type[Record], Projector] = {
     ev.RevertStaged: revert_staged,
     ev.RevertCleared: revert_cleared,
     ev.RevertCommitted: revert_committed,
-    ev.LineageShortened: lineage_shortened,
+    LineageShortened: lineage_shortened,
     ev.TodosReplaced: todos_replaced,
     ev.InstructionDiscovered: instruction_discovered,
     ev.InstructionEntryPut: instruction_entry_put,

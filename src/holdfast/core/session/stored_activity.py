@@ -9,7 +9,7 @@ from holdfast.core.session.stored_messages import OpenCall, StoredMessages
 from holdfast.core.session.stored_tasks import StoredTasks
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.model import ModelRef  # noqa: TC001 - msgspec reads the annotations of rows
-from holdfast.schema.session_event import TurnDispatched  # noqa: TC001 - as above
+from holdfast.schema.turn_event import TurnDispatched  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
     from holdfast.core.database.unit import Value

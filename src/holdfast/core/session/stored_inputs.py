@@ -29,8 +29,10 @@ class StoredInputs:
         return str(rows[0][0]) if rows else ""
 
     async def prompt_options(self, session_id: str) -> PromptOptions | None:
-        """The options of the newest promoted prompt that asks for an answer."""
-        rows = await self._database.fetch("inbox.options", {"session_id": session_id})
+        """The options of the newest prompt in the conversation that asks for an answer."""
+        key = {"session_id": session_id}
+        rows = await self._database.fetch("inbox.options", key)
+        rows = rows or await self._database.fetch("inbox.shared_options", key)
         if not rows or rows[0][0] is None:
             return None
         options: PromptOptions = decoder(PromptOptions).decode(str(rows[0][0]))

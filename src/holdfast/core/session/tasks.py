@@ -22,15 +22,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
-from holdfast.core.session.errors import (
-    InputNotFound,
-    InputNotPending,
-    PromptConflict,
-    PromptWithdrawn,
-    SessionDeleted,
-    SessionNotFound,
-)
+from holdfast.core.session.errors import SessionDeleted, SessionNotFound
 from holdfast.core.session.inbox import nothing
+from holdfast.core.session.input_errors import InputNotFound, InputNotPending, PromptConflict, PromptWithdrawn
 from holdfast.core.session.records import NewSession
 from holdfast.core.session.stored_tasks import Task
 from holdfast.core.session.task_result import GONE, TaskEnd, cancelled, delivered_input, result_of

@@ -31,7 +31,7 @@ class SkillRefused(InvalidRequest):
     code = "Session.SkillRefusedError"
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"{reason}. The prompt was not admitted.", kind="Payload", field="skills")
+        super().__init__(f"{reason}. The prompt was not admitted.", kind="Payload", field="prompt.skills")
 
 
 async def attach_skills(

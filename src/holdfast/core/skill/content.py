@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from holdfast.core.skill.reader import SKILL_FILE
-from holdfast.schema.pattern import pattern
+from holdfast.core.tagged_text import inside_tag
 
 if TYPE_CHECKING:
     from holdfast.core.skill.skill import Skill
@@ -29,7 +28,7 @@ def skill_text(skill: Skill) -> str:
         f'<skill_content name="{escape(skill.name)}">',
         f"# Skill: {escape(skill.name)}",
         "",
-        _CLOSING.sub("&lt;/skill_content", skill.content.strip()),
+        inside_tag("skill_content", skill.content.strip()),
         "",
         BASE.format(directory=escape(os.path.dirname(skill.location))),
         RELATIVE,
@@ -65,6 +64,3 @@ def sample(skill: Skill) -> list[str]:
 def _is_file_below(path: str, root: str) -> bool:
     real = os.path.realpath(path)
     return real.startswith(root + os.sep) and os.path.isfile(real)
-
-
-_CLOSING = pattern(r"</\s*skill_content", re.IGNORECASE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.core.context.file_cache import Stamp
 from holdfast.core.filesystem.canonical import is_folder, is_text
@@ -27,7 +27,7 @@ SKILL_FILE = "SKILL.md"
 log = logging.getLogger(__name__)
 
 
-class SkillFiles(NamedTuple):
+class SkillFiles(Frozen):
     watched: tuple[str, ...]
     """Directories and index files whose change means that other files may be found."""
     files: tuple[tuple[str, str | None], ...]

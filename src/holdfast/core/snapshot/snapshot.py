@@ -21,14 +21,15 @@ import secrets
 import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.core.diagnostic import Diagnostic
 from holdfast.core.process.git import Git, GitFailed, literal_pathspecs, split_nul
 from holdfast.core.process.git_directory import create_git_directory
 from holdfast.core.snapshot.errors import Operation, SnapshotError
 from holdfast.core.snapshot.limits import ExcludedFiles, SnapshotLimits, TooMuch, check_entries, files_too_large
-from holdfast.core.snapshot.selection import select_files
+from holdfast.schema.deferred import deferred
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast.core.project.project import Project
+    from holdfast.core.snapshot import selection as file_selection
+else:
+    file_selection = deferred("holdfast.core.snapshot.selection")
 
 PATCH_LIMIT = 256 * 1024
 PATCHES_LIMIT = 4 * 1024 * 1024
@@ -63,7 +67,7 @@ SLOW_CAPTURES = 2
 log = logging.getLogger(__name__)
 
 
-class FileChange(NamedTuple):
+class FileChange(Frozen):
     path: str
     status: str
     """added, modified or deleted."""
@@ -251,7 +255,7 @@ class Snapshots:
 
     async def _update_index(self, limits: SnapshotLimits) -> list[str]:
         """Update the index; returns the files that were too large. Raises TooMuch."""
-        selection = await select_files(partial(self._git, "capture"), self._worktree)
+        selection = await file_selection.select_files(partial(self._git, "capture"), self._worktree)
         large = await asyncio.to_thread(files_too_large, self._worktree, selection.changed, limits)
         hidden = frozenset(large)
         changed = [path for path in selection.changed if path not in hidden]

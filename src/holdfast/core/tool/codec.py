@@ -3,19 +3,24 @@ the output. Supports every type msgspec supports, pydantic models and bare JSON 
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from holdfast.core.tool.pydantic_types import uses_pydantic
-from holdfast.llm.json_schema import violation
 from holdfast.llm.tool_schema import open_root, schema_of
 from holdfast.schema.codec import encode
+from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from holdfast.llm import json_schema
+else:
+    json_schema = deferred("holdfast.llm.json_schema")
 
 NULL_HINT = "null is not allowed here; leave an optional key out instead"
 
@@ -34,12 +39,20 @@ class JsonSchema(Frozen, eq=False):
     schema: dict[str, Any]
 
 
-class JsonCodec(Frozen):
-    schema: dict[str, Any]
-    decode: Callable[[Any], Any]
-    """Converts a JSON value to the type; raises `SchemaMismatch`."""
-    encode: Callable[[Any], Any]
-    """Converts an executor's return value to JSON that fits the schema; raises `SchemaMismatch`."""
+class JsonCodec:
+    def __init__(
+        self, schema: Callable[[], dict[str, Any]], decode: Callable[[Any], Any], encode: Callable[[Any], Any]
+    ) -> None:
+        self._schema = schema
+        self.decode = decode
+        """Converts a JSON value to the type; raises `SchemaMismatch`."""
+        self.encode = encode
+        """Converts an executor's return value to JSON that fits the schema; raises `SchemaMismatch`."""
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """Made on first use: half of the built-in tools' types are not shown to anybody."""
+        return self._schema()
 
 
 def codec_of(kind: Any) -> JsonCodec:
@@ -66,7 +79,9 @@ def _of_class(kind: type) -> JsonCodec:
 
 
 def _of_type(kind: Any) -> JsonCodec:
-    schema = schema_of(kind)
+    """Makes the schema now, to know that there is one, unless the type is a record of ours."""
+    ours = isinstance(kind, type) and issubclass(kind, Record)
+    schema = partial(schema_of, kind) if ours else _constant(schema_of(kind))
 
     def decode(value: Any) -> Any:
         try:
@@ -80,11 +95,11 @@ def _of_type(kind: Any) -> JsonCodec:
 
 def _of_schema(schema: dict[str, Any]) -> JsonCodec:
     def decode(value: Any) -> Any:
-        if (wrong := violation(schema, value)) is not None:
+        if (wrong := json_schema.violation(schema, value)) is not None:
             raise SchemaMismatch(_hinted(wrong, null=wrong.endswith("got null")))
         return value
 
-    return JsonCodec(schema, decode, lambda value: decode(json_value(value)))
+    return JsonCodec(_constant(schema), decode, lambda value: decode(json_value(value)))
 
 
 def _of_pydantic(kind: Any) -> JsonCodec:
@@ -104,7 +119,11 @@ def _of_pydantic(kind: Any) -> JsonCodec:
         checked = isinstance(kind, type) and isinstance(value, kind)
         return json_value(value if checked else decode(json_value(value)))
 
-    return JsonCodec(schema, decode, to_json)
+    return JsonCodec(_constant(schema), decode, to_json)
+
+
+def _constant(schema: dict[str, Any]) -> Callable[[], dict[str, Any]]:
+    return lambda: schema
 
 
 def _pydantic_message(error: Any) -> str:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.permission.rules import wholly_denied
 from holdfast.core.state import Batches, Phase, State
-from holdfast.core.tool.media import CONCURRENT_RESULTS, normalise_media
 from holdfast.core.tool.output import bound
 from holdfast.core.tool.preview import OutputLimits, bounded_text
 from holdfast.core.tool.registration import Registration
 from holdfast.core.tool.tool import CallOutput, Tool, ToolContext, ToolFailure
+from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 
     from holdfast.core.permission.rules import Fences
     from holdfast.core.scope import Scope
+    from holdfast.core.tool import media
     from holdfast.core.tool.output import OutputStore
     from holdfast.llm.request import ToolDefinition
     from holdfast.schema.permission import Rule
+else:
+    media = deferred("holdfast.core.tool.media")
 
 UNKNOWN = "Unknown tool: {name}"
 STALE = "Stale tool call: {name}"
@@ -80,7 +83,7 @@ class ToolRegistry:
         """Where complete outputs are saved."""
         self._limits = limits
         self._images = images
-        self._media_slots = asyncio.Semaphore(CONCURRENT_RESULTS)
+        self._media_slots = asyncio.Semaphore(media.CONCURRENT_RESULTS)
         self._catalog = _Catalog({}, {})
 
     def register(self, tools: Mapping[str, Tool[Any, Any]], scope: Scope) -> Callable[[], None]:
@@ -121,7 +124,7 @@ class Materialized:
         """Execute a call up to its normalised output. This part may be interrupted."""
         try:
             output = await self._resolve(name).execute(arguments, context)
-            return await normalise_media(output, self._registry._images(), self._registry._media_slots)
+            return await media.normalise_media(output, self._registry._images(), self._registry._media_slots)
         except ToolFailure as failure:
             failure.args = (bounded_text(str(failure), self._registry._limits()),)
             raise

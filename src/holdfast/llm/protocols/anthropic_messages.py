@@ -60,6 +60,8 @@ HOSTED_RESULTS = {
     "code_execution": "code_execution_tool_result",
     "web_fetch": "web_fetch_tool_result",
 }
+LISTED_RESULTS = ("web_search",)
+"""Tools whose result is a list of blocks; that of the others is one block."""
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
@@ -188,10 +190,10 @@ class AnthropicMessages(Frozen):
         """The block type of a hosted result; None if another provider executed it, or if it is incomplete."""
         if (native := metadata_of(part, self.namespace).get("blockType")) is not None:
             return str(native)
-        kind = HOSTED_RESULTS.get(part.name)
-        if kind is None:
+        kind, value = HOSTED_RESULTS.get(part.name), part.result.value
+        if kind is None or (isinstance(value, list) and part.name not in LISTED_RESULTS):
             return None
-        items = part.result.value if isinstance(part.result.value, list) else [part.result.value]
+        items = value if isinstance(value, list) else [value]
         own = kind.removesuffix("_tool_result")
         return kind if all(isinstance(item, dict) and str(item.get("type")).startswith(own) for item in items) else None
 

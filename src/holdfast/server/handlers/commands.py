@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
@@ -9,15 +10,17 @@ from msgspec.structs import replace
 
 from holdfast.core.command.expansion import CommandExpansion
 from holdfast.core.session.prompt_input import normalise
-from holdfast.schema.exceptions import SkillNotFound
+from holdfast.schema.exceptions import InvalidRequest, SkillNotFound
 from holdfast.schema.prompt import CommandCall, Prompt, PromptInput, SkillAttachment, SyntheticInput
-from holdfast.server.admission import admit_resolved, with_skills
+from holdfast.server.admission import admit_resolved, resolve_prompt
+from holdfast.server.prompt_payload import renamed
 
 if TYPE_CHECKING:
     from holdfast.core.location.services import LocationServices
     from holdfast.protocol import sessions as protocol
     from holdfast.schema.prompt import Admission
     from holdfast.schema.session import Session
+    from holdfast.server.admission import ResolvedPrompt
     from holdfast.server.types import ApiCall
 
 
@@ -33,13 +36,24 @@ async def command(call: ApiCall) -> Admission:
     )
     given = replace(normalise(sent), command=CommandCall(command=payload.command, arguments=payload.arguments or ""))
     delivery, resume = payload.delivery or "steer", payload.resume is not False
-    return await admit_resolved(call, given, _expanded, id=payload.id, delivery=delivery, resume=resume)
+    resolves = payload.resolve is not False
+    expand = partial(_expanded, resolves_arguments=resolves)
+    try:
+        return await admit_resolved(
+            call, given, expand, id=payload.id, delivery=delivery, resume=resume, resolves=resolves
+        )
+    except InvalidRequest as error:
+        raise renamed(error, text="arguments") from None
 
 
 async def skill(call: ApiCall) -> None:
     payload: protocol.SkillPayload = call.payload
     given = Prompt(text="", skills=(SkillAttachment(id=payload.skill, name=payload.skill, text=""),))
-    await admit_resolved(call, given, _activated, id=payload.id, delivery="steer", resume=payload.resume is not False)
+    resume = payload.resume is not False
+    try:
+        await admit_resolved(call, given, _activated, id=payload.id, delivery="steer", resume=resume)
+    except InvalidRequest as error:
+        raise renamed(error, skills="skill") from None
 
 
 async def shell(call: ApiCall) -> None:
@@ -59,15 +73,22 @@ async def synthetic(call: ApiCall) -> Admission:
     )
 
 
-async def _expanded(services: LocationServices, session: Session, given: Prompt) -> Prompt:
+async def _expanded(
+    services: LocationServices, session: Session, given: Prompt, *, resolves_arguments: bool
+) -> ResolvedPrompt:
     expansion = CommandExpansion(
-        services.commands, services.context.skills, services.agents, services.catalog, services.tools
+        services.commands,
+        services.context.skills,
+        services.agents,
+        services.catalog,
+        services.tools,
+        services.mentions,
     )
-    return await expansion.expand(session, given)
+    return await expansion.expand(session, given, resolves_arguments=resolves_arguments)
 
 
-async def _activated(services: LocationServices, session: Session, given: Prompt) -> Prompt:
+async def _activated(services: LocationServices, session: Session, given: Prompt) -> ResolvedPrompt:
     for item in given.skills or ():
         if await services.context.skills.get(item.id) is None:
             raise SkillNotFound(item.id)
-    return await with_skills(services, session, given)
+    return await resolve_prompt(services, session, given, mentions=False)

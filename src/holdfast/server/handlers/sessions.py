@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,9 +17,9 @@ from holdfast.core.session.stored_sessions import SessionAnchor, SessionFilter
 from holdfast.protocol.sessions import CHECKED
 from holdfast.schema.codec import encode
 from holdfast.schema.exceptions import ApiError, InvalidRequest
-from holdfast.schema.model import ModelRef
+from holdfast.schema.prompt import named_model
 from holdfast.schema.session import ForkBefore, SessionActive
-from holdfast.server.admission import admit_resolved, with_skills
+from holdfast.server.admission import admit_resolved, resolve_prompt
 from holdfast.server.cursor import ListCursor, MessageCursor, read_cursor, write_cursor
 from holdfast.server.locations import existing_location
 from holdfast.server.prompt_payload import in_shape, prompt_of
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.stored_sessions import Direction, Order
     from holdfast.protocol import sessions as protocol
     from holdfast.schema.location import Location
-    from holdfast.schema.prompt import Admission, ModelInput
+    from holdfast.schema.prompt import Admission
     from holdfast.schema.session import Revert, Session
 
 PAGE = 50
@@ -78,7 +79,7 @@ async def create(call: ApiCall) -> Session:
     return await call.runtime.sessions.create(
         id=payload.id,
         agent=payload.agent,
-        model=_model(payload.model) if payload.model else None,
+        model=named_model(payload.model) if payload.model else None,
         location=location,
         project=await call.runtime.project(location),
     )
@@ -94,7 +95,7 @@ async def _check_choices(call: ApiCall, location: Location, payload: protocol.Cr
             raise InvalidRequest(str(refused), kind="Payload", field="agent")
         if payload.model:
             try:
-                services.catalog.resolve(payload.id or "", _model(payload.model), agent)
+                services.catalog.resolve(payload.id or "", named_model(payload.model), agent)
             except ApiError as error:
                 raise InvalidRequest(str(error), kind="Payload", field="model") from error
 
@@ -116,8 +117,9 @@ async def prompt(call: ApiCall) -> Admission:
     resolves = payload.resolve is True and may_mention(given.text)
     try:
         if given.skills or resolves:
+            resolve = partial(resolve_prompt, mentions=resolves)
             return await admit_resolved(
-                call, given, with_skills, id=id, delivery=delivery, resume=resume, checked=checked, resolves=resolves
+                call, given, resolve, id=id, delivery=delivery, resume=resume, checked=checked, resolves=resolves
             )
         return await call.runtime.sessions.prompt(
             call.params.session_id, given, id=id, delivery=delivery, resume=resume, checked=checked
@@ -131,7 +133,7 @@ async def switch_agent(call: ApiCall) -> None:
 
 
 async def switch_model(call: ApiCall) -> None:
-    await call.runtime.sessions.switch_model(call.params.session_id, _model(call.payload.model))
+    await call.runtime.sessions.switch_model(call.params.session_id, named_model(call.payload.model))
 
 
 async def compact(call: ApiCall) -> None:
@@ -235,10 +237,6 @@ async def _live_frames(call: ApiCall, after: int) -> Frames:
 
 def _raw(message: StoredMessage) -> msgspec.Raw:
     return msgspec.Raw(message.wire)
-
-
-def _model(given: ModelInput) -> ModelRef:
-    return ModelRef(id=given.id, provider_id=given.provider_id, variant=_known(given.variant))
 
 
 def _known(value: str | UnsetType) -> str | None:

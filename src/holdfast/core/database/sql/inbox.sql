@@ -73,6 +73,15 @@ select prompt -> '$.options' from session_input indexed by session_input_asking
 where session_id = :session_id and kind = 'user' and no_reply = 0 and promoted_seq is not null
 order by promoted_seq desc limit 1
 
+-- name: inbox.shared_options
+-- The same of the newest prompt that a fork shares.
+select m.data -> '$.options' from session_lineage segment
+cross join session_message m
+where segment.session_id = :session_id and segment.source_id <> :session_id and m.session_id = segment.source_id
+  and m.seq > segment.after_seq and m.seq <= segment.through_seq
+  and m.type = 'user' and json_extract(m.data, '$.options.noReply') is null
+order by segment.after_seq desc, m.seq desc limit 1
+
 -- name: inbox.is_withdrawn
 select 1 from session_input where id = :id and withdrawn_seq is not null
 

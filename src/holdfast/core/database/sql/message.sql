@@ -223,14 +223,18 @@ order by segment.after_seq, m.seq
 -- name: message.open_input
 -- What was put into the conversation before a position and no complete answer follows. A step that failed or was
 -- rejected is no answer; a step that called tools is part of one, unless it holds the structured answer. A message that
--- asks for no answer is not what a step works on. A synthetic message is an input if it was admitted.
+-- asks for no answer is not what a step works on. A synthetic message is an input if it was admitted; the log knows it
+-- also of a deleted Session.
 with newest as (
   select m.seq from session_lineage segment
   cross join session_message m
   where segment.session_id = :session_id and segment.after_seq < :before and m.session_id = segment.source_id
     and m.seq > segment.after_seq and m.seq <= min(segment.through_seq, :before - 1) and (
       m.type = 'user' and json_extract(m.data, '$.options.noReply') is null
-      or m.type = 'synthetic' and exists (select 1 from session_input input where input.id = m.id))
+      or m.type = 'synthetic' and exists (
+        select 1 from event promoted
+        where promoted.aggregate_id = m.session_id and promoted.seq = m.seq
+          and json_extract(promoted.data, '$.delivery') is not null))
   order by segment.after_seq desc, m.seq desc limit 1
 ), heard as (
   select coalesce((

@@ -21,6 +21,12 @@ order by seq
 -- name: request.get
 select session_id, id, kind, agent, data, reply, time_created from session_request where id = :id
 
+-- name: request.owned
+-- Open requests of callers that wait in a process, without a tool call.
+select request.id, request.session_id, event.data ->> '$.owner' as owner_id
+from session_request request join event on event.aggregate_id = request.session_id and event.seq = request.seq
+where request.reply is null and request.resumable = 0 and event.data ->> '$.owner' is not null
+
 -- name: request.open_of_location
 select request.session_id, request.kind, request.agent, request.data
 from session_request request join session on session.id = request.session_id

@@ -4,7 +4,7 @@ any content is read, and applied in memory before any file changes."""
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -17,12 +17,18 @@ from holdfast.core.filesystem.mutation import MAX_FILE_BYTES, FileMutations
 from holdfast.core.filesystem.text import decode
 from holdfast.core.filesystem.transaction import Change, ChangesFailed
 from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, file_failures, narrowest_first
-from holdfast.core.tool.builtin.hunk import HunkError, apply_chunks
-from holdfast.core.tool.builtin.patch import AddFile, DeleteFile, Operation, PatchError, UpdateFile, parse
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
+from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
+
+if TYPE_CHECKING:
+    from holdfast.core.tool.builtin import hunk
+    from holdfast.core.tool.builtin import patch as patches
+else:
+    hunk = deferred("holdfast.core.tool.builtin.hunk")
+    patches = deferred("holdfast.core.tool.builtin.patch")
 
 MAX_PATCH_BYTES = 1024 * 1024
 MAX_OPERATIONS = 200
@@ -75,7 +81,7 @@ def apply_patch_tool(files: LocationFiles, permissions: Authorizer) -> Tool[Patc
     async def execute(given: PatchInput, context: ToolContext) -> PatchOutput:
         settings = files.settings()
         operations = _parsed(given.patch_text)
-        if not settings.patch_moves and any(isinstance(one, UpdateFile) and one.move_to for one in operations):
+        if not settings.patch_moves and any(isinstance(one, patches.UpdateFile) and one.move_to for one in operations):
             raise ToolFailure(NO_MOVES)
         located = [_locate(files, operation) for operation in operations]
         targets = [target for one in located for target in one[1:] if target is not None]
@@ -99,33 +105,33 @@ def apply_patch_tool(files: LocationFiles, permissions: Authorizer) -> Tool[Patc
     )
 
 
-def _parsed(text: str) -> list[Operation]:
+def _parsed(text: str) -> "list[patches.Operation]":
     if not text.strip():
         raise ToolFailure(REQUIRED)
     if len(text.encode(errors="surrogatepass")) > MAX_PATCH_BYTES:
         raise ToolFailure(INVALID.format(detail=f"the patch is larger than {MAX_PATCH_BYTES} bytes"))
     try:
-        operations = parse(text)
-    except PatchError as error:
+        operations = patches.parse(text)
+    except patches.PatchError as error:
         raise ToolFailure(INVALID.format(detail=error)) from None
     if not operations:
         raise ToolFailure(EMPTY)
     if len(operations) > MAX_OPERATIONS:
         raise ToolFailure(INVALID.format(detail=f"the patch has more than {MAX_OPERATIONS} operations"))
-    if sum(len(one.chunks) for one in operations if isinstance(one, UpdateFile)) > MAX_CHUNKS:
+    if sum(len(one.chunks) for one in operations if isinstance(one, patches.UpdateFile)) > MAX_CHUNKS:
         raise ToolFailure(INVALID.format(detail=f"the patch has more than {MAX_CHUNKS} chunks"))
     return operations
 
 
-_Located = tuple[Operation, Target, Target | None]
+_Located: TypeAlias = "tuple[patches.Operation, Target, Target | None]"
 """An operation, its target, and the destination of a move."""
 
 
-def _locate(files: LocationFiles, operation: Operation) -> _Located:
+def _locate(files: LocationFiles, operation: "patches.Operation") -> _Located:
     with file_failures(UNABLE.format(path=operation.path)):
         # Deleting a symbolic link removes the link, not its target.
-        target = files.resolve(operation.path, "write", follow=not isinstance(operation, DeleteFile))
-    if not isinstance(operation, UpdateFile) or operation.move_to is None:
+        target = files.resolve(operation.path, "write", follow=not isinstance(operation, patches.DeleteFile))
+    if not isinstance(operation, patches.UpdateFile) or operation.move_to is None:
         return operation, target, None
     with file_failures(UNABLE.format(path=operation.move_to)):
         return operation, target, files.resolve(operation.move_to, "write")
@@ -152,13 +158,13 @@ def _plan(located: Sequence[_Located]) -> list[_Step]:
         with file_failures(UNABLE.format(path=operation.path)):
             before = _content_of(target, state)
             match operation:
-                case AddFile(content=content):
+                case patches.AddFile(content=content):
                     if before is not None:
                         raise TargetExists(target.resource)
                     step = _Step("add", operation.path, target, None, _bounded(content.encode(), target))
-                case DeleteFile():
+                case patches.DeleteFile():
                     step = _Step("delete", operation.path, target, _existing(before, target), None)
-                case UpdateFile():
+                case patches.UpdateFile():
                     before = _existing(before, target)
                     after = _bounded(_updated(before, operation), target)
                     if destination is None:
@@ -190,13 +196,13 @@ def _existing(before: bytes | None, target: Target) -> bytes:
     return before
 
 
-def _updated(before: bytes, operation: UpdateFile) -> bytes:
+def _updated(before: bytes, operation: "patches.UpdateFile") -> bytes:
     text = decode(before)
     if text is None:
         raise NotText("it is not valid UTF-8")
     try:
-        return text.encode(apply_chunks(text.content, operation.chunks, operation.path))
-    except HunkError as error:
+        return text.encode(hunk.apply_chunks(text.content, operation.chunks, operation.path))
+    except hunk.HunkError as error:
         raise FileError(str(error)) from None
 
 

@@ -20,16 +20,19 @@ from holdfast.core.process.sandbox.confinement import SandboxSettings
 from holdfast.core.process.sandbox.sandbox import Sandbox, SandboxDecision, SandboxRefused
 from holdfast.core.shell.select import command_shell
 from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside
-from holdfast.core.tool.command_output import CommandOutput
 from holdfast.core.tool.output import OutputStore
 from holdfast.core.tool.progress import report
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
+from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
 
 if TYPE_CHECKING:
     from holdfast.core.shell.approval import Approval
+    from holdfast.core.tool import command_output
+else:
+    command_output = deferred("holdfast.core.tool.command_output")
 
 DEFAULT_TIMEOUT = 120_000
 LONGEST_TIMEOUT = 600_000
@@ -168,7 +171,7 @@ class _Bash(Frozen, eq=False):
 
     async def execute(self, given: BashInput, context: ToolContext) -> BashOutput:
         approved = await self.commands.approve(given, context)
-        output = CommandOutput(self.store)
+        output = command_output.CommandOutput(self.store)
         timeout = DEFAULT_TIMEOUT if given.timeout is UNSET else given.timeout
         try:
             with _checkpoints(output):
@@ -282,7 +285,7 @@ def about_sandbox(ended: ProcessExit, terms: SandboxDecision, *, escapable: bool
 
 
 @contextmanager
-def _checkpoints(output: CommandOutput) -> Iterator[None]:
+def _checkpoints(output: "command_output.CommandOutput") -> Iterator[None]:
     """Report the newest output every few seconds."""
     loop = asyncio.get_running_loop()
     timers: list[asyncio.TimerHandle] = []

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -14,11 +14,16 @@ from holdfast.core.filesystem.location_path import Target
 from holdfast.core.filesystem.mutation import MAX_FILE_BYTES
 from holdfast.core.filesystem.text import decode
 from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, file_failures, narrowest_first
-from holdfast.core.tool.builtin.replacement import TextNotMatched, replace
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
+from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
+
+if TYPE_CHECKING:
+    from holdfast.core.tool.builtin import replacement
+else:
+    replacement = deferred("holdfast.core.tool.builtin.replacement")
 
 DESCRIPTION = (
     "Replace text in a file. oldString must occur in it exactly once, or give replaceAll; copy it from what `read` "
@@ -84,8 +89,8 @@ def _prepare(target: Target, given: EditInput) -> _Edit:
     if text is None:
         raise NotText("it is not valid UTF-8")
     try:
-        replaced = replace(text.content, given.old_string, given.new_string, every=given.replace_all)
-    except TextNotMatched as mismatch:
+        replaced = replacement.replace(text.content, given.old_string, given.new_string, every=given.replace_all)
+    except replacement.TextNotMatched as mismatch:
         raise ToolFailure(str(mismatch)) from None
     after = text.encode(replaced.content)
     if after == before:

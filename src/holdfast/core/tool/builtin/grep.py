@@ -1,14 +1,13 @@
 """The `grep` tool: finds lines by a regular expression. It shows only files that the agent may read."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.core.filesystem.location_path import LocationPaths
 from holdfast.core.search.glob import Glob, InvalidGlob
-from holdfast.core.search.match import Match
 from holdfast.core.search.search import InvalidPattern, Search
 from holdfast.core.tool.builtin.authorize import Authorizer
 from holdfast.core.tool.builtin.searching import (
@@ -24,6 +23,10 @@ from holdfast.core.tool.builtin.searching import (
 from holdfast.core.tool.tool import Tool, ToolContext
 from holdfast.schema.permission import Effect
 from holdfast.schema.record import Record
+
+if TYPE_CHECKING:
+    from holdfast.core.search.match import Match
+
 
 Readable = Callable[[str, str], Effect]
 
@@ -113,7 +116,7 @@ def _checked(given: GrepInput) -> Glob | None:
         raise InvalidPattern(f"of the glob {given.include}, {problem}") from problem
 
 
-def _record(match: Match, target: SearchTarget) -> dict[str, Any]:
+def _record(match: "Match", target: SearchTarget) -> dict[str, Any]:
     return {
         "entry": target.entry(match.path),
         "line": match.line,
@@ -123,7 +126,7 @@ def _record(match: Match, target: SearchTarget) -> dict[str, Any]:
     }
 
 
-def _lines(matches: Sequence[Match], target: SearchTarget) -> Iterator[str]:
+def _lines(matches: "Sequence[Match]", target: SearchTarget) -> Iterator[str]:
     if not matches:
         yield NOTHING
         return

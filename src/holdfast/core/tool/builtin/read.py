@@ -2,11 +2,10 @@
 
 import asyncio
 import base64
-import difflib
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -17,7 +16,6 @@ from holdfast.core.filesystem.image import ImageError, image_type, normalize
 from holdfast.core.filesystem.listing import DirectoryEntry, list_directory, names_beside
 from holdfast.core.filesystem.location_files import FileSettings, LocationFiles
 from holdfast.core.filesystem.location_path import Target
-from holdfast.core.filesystem.page import LinePage, PageLimits, binary, lines_of_file, malformed, page_of, page_of_text
 from holdfast.core.filesystem.text import (
     BOM,
     SAMPLE_BYTES,
@@ -31,9 +29,18 @@ from holdfast.core.filesystem.text import (
 )
 from holdfast.core.tool.builtin.authorize import Authorizer, allow_read, file_failures
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
+from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import FileContent, TextContent, ToolContent
+
+if TYPE_CHECKING:
+    import difflib
+
+    from holdfast.core.filesystem import page as paging
+else:
+    difflib = deferred("difflib")
+    paging = deferred("holdfast.core.filesystem.page")
 
 WHOLE_BYTES = 50 * 1024
 PAGE_LINES = 2000
@@ -110,7 +117,7 @@ def _content(given: ReadInput, value: dict[str, Any]) -> Sequence[ToolContent]:
     return [text, msgspec.convert(value["media"], FileContent)] if "media" in value else [text]
 
 
-class _ReadRequest(NamedTuple):
+class _ReadRequest(Frozen):
     """One call: its input, the resolved target and the settings."""
 
     given: ReadInput
@@ -126,10 +133,10 @@ class _ReadRequest(NamedTuple):
         return self.given.offset is not UNSET or self.given.limit is not UNSET
 
     @property
-    def limits(self) -> PageLimits:
+    def limits(self) -> "paging.PageLimits":
         limit = PAGE_LINES if self.given.limit is UNSET else self.given.limit
         size = self.settings.output_bytes - FRAME_BYTES - len(self.given.path.encode())
-        return PageLimits(max(1, min(limit, self.settings.output_lines - FRAME_LINES)), size)
+        return paging.PageLimits(max(1, min(limit, self.settings.output_lines - FRAME_LINES)), size)
 
 
 class _Image(Frozen):
@@ -189,23 +196,23 @@ def _text(file: BinaryIO, head: bytes, size: int, request: _ReadRequest) -> Read
     if size <= WHOLE_BYTES:
         text = decode(head + file.read(WHOLE_BYTES))
         if text is None:
-            raise malformed(resource, UTF8)
+            raise paging.malformed(resource, UTF8)
         return _whole(text.content, text.encoding, request)
     encoding = bom_encoding(head) or (UTF8 if _is_utf8(head) else Encoding(guess_encoding(head) or "utf-8"))
-    page = page_of(lines_of_file(file, encoding), request.offset, request.limits, resource)
+    page = paging.page_of(paging.lines_of_file(file, encoding), request.offset, request.limits, resource)
     return _page_output(page, encoding, request)
 
 
 def _whole(content: str, encoding: Encoding, request: _ReadRequest) -> ReadOutput:
     content = content.removeprefix(BOM)
-    page = page_of_text(content, request.offset, request.limits, request.target.resource)
+    page = paging.page_of_text(content, request.offset, request.limits, request.target.resource)
     if request.is_paged:
         return _page_output(page, encoding, request)
     result = {**_file(request), "content": content, "encoding": "utf8", "mime": _mime(request)}
     return ReadOutput(result={**result, **_charset(encoding)}, text=_shown(page, encoding, request))
 
 
-def _page_output(page: LinePage, encoding: Encoding, request: _ReadRequest) -> ReadOutput:
+def _page_output(page: "paging.LinePage", encoding: Encoding, request: _ReadRequest) -> ReadOutput:
     if not page.lines and request.offset != 1:
         count = f"{page.passed} line{'' if page.passed == 1 else 's'}"
         raise ToolFailure(f"Offset {request.offset} is out of range ({request.given.path} has {count})")
@@ -221,7 +228,7 @@ def _page_output(page: LinePage, encoding: Encoding, request: _ReadRequest) -> R
     return ReadOutput(result={**result, **_charset(encoding)}, text=_shown(page, encoding, request))
 
 
-def _shown(page: LinePage, encoding: Encoding, request: _ReadRequest) -> str:
+def _shown(page: "paging.LinePage", encoding: Encoding, request: _ReadRequest) -> str:
     """A header, the numbered lines, and the next offset."""
     path = request.given.path + ("" if encoding == UTF8 else f" [{encoding.name}{', marked' if encoding.bom else ''}]")
     if not page.lines:
@@ -253,7 +260,7 @@ def _is_binary_file(head: bytes, request: _ReadRequest) -> bool:
 def _binary(file: BinaryIO, head: bytes, request: _ReadRequest) -> ReadOutput:
     data = head + file.read(WHOLE_BYTES + 1 - len(head)) if len(head) <= WHOLE_BYTES else head
     if request.settings.binary_files == "refuse" or len(data) > WHOLE_BYTES:
-        raise binary(request.target.resource)
+        raise paging.binary(request.target.resource)
     mime = _mime(request, "application/octet-stream")
     content = base64.b64encode(data).decode()
     result = {**_file(request), "content": content, "encoding": "base64", "mime": mime}

@@ -4,23 +4,29 @@ import asyncio
 import base64
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast.core.html.html import convert
 from holdfast.core.permission.rules import deciding
+from holdfast.core.tagged_text import inside_tag
 from holdfast.core.tool.builtin.authorize import Authorizer
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
-from holdfast.core.web.charset import decode
 from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.fetch import Budget, Fetcher, Response
 from holdfast.core.web.url import parse_url
-from holdfast.schema.pattern import pattern
+from holdfast.schema.deferred import deferred
 from holdfast.schema.permission import Rule
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import FileContent, TextContent, ToolContent
+
+if TYPE_CHECKING:
+    from holdfast.core.html import html as conversion
+    from holdfast.core.web import charset
+else:
+    conversion = deferred("holdfast.core.html.html")
+    charset = deferred("holdfast.core.web.charset")
 
 ACTION = "webfetch"
 BODY_BYTES = 5 * 1024 * 1024
@@ -140,8 +146,8 @@ async def _read(response: Response, format: Format) -> WebfetchOutput:
 async def _text(response: Response, format: Format) -> str:
     body = await response.read(BODY_BYTES)
     html = response.mime == "text/html"
-    text = await asyncio.to_thread(decode, body, response.charset, html=html)
-    return text if format == "html" or not html else await convert(text, format)
+    text = await asyncio.to_thread(charset.decode, body, response.charset, html=html)
+    return text if format == "html" or not html else await conversion.convert(text, format)
 
 
 def _challenged(response: Response) -> bool:
@@ -160,7 +166,7 @@ def _content(given: WebfetchInput, value: dict[str, Any]) -> Sequence[ToolConten
     from html import escape
 
     opening = f'<fetched_content url="{escape(value["url"])}">\n{UNTRUSTED}'
-    inside = _CLOSING.sub("&lt;/fetched_content", value["output"])
+    inside = inside_tag("fetched_content", value["output"])
     text = TextContent(text=f"{opening}\n\n{inside}\n</fetched_content>")
     if "image" not in value:
         return (text,)
@@ -186,4 +192,3 @@ IMAGES = {
     "image/gif": re.compile(rb"GIF8"),
     "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
 }
-_CLOSING = pattern(r"</\s*fetched_content", re.IGNORECASE)

@@ -1,9 +1,9 @@
-"""File tools on a real directory, called as a turn would, with an authorizer that writes down what it was asked."""
+"""Tools called as a turn does, an authorizer that records what it was asked, and the file tools of a directory."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,12 +11,15 @@ import msgspec
 import pytest
 
 from holdfast.core.filesystem.location_files import FileSettings, LocationFiles
+from holdfast.core.scope import Scope
 from holdfast.core.tool.builtin.apply_patch import apply_patch_tool
 from holdfast.core.tool.builtin.authorize import Denied
 from holdfast.core.tool.builtin.edit import edit_tool
 from holdfast.core.tool.builtin.read import read_tool
 from holdfast.core.tool.builtin.write import write_tool
-from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
+from holdfast.core.tool.registry import ToolRegistry
+from holdfast.core.tool.tool import CallOutput, Tool, ToolContext, ToolFailure
+from holdfast.schema.session_message import TextContent
 
 CONTEXT = ToolContext("ses_1", "build", "msg_1", "call_1")
 
@@ -25,15 +28,16 @@ class Asked(NamedTuple):
     action: str
     resources: tuple[str, ...]
     save: tuple[str, ...]
+    metadata: Mapping[str, Any] = {}
 
 
 class Recorder:
-    """Allows everything but the denied actions; `then` runs while the user thinks about it."""
+    """Allows everything but the denied actions; `meanwhile` runs while a person would think."""
 
-    def __init__(self, *denied: str, then: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, *denied: str, meanwhile: Callable[[], object] = lambda: None) -> None:
         self.asked: list[Asked] = []
         self.denied = denied
-        self.then = then
+        self.meanwhile = meanwhile
 
     async def allow(
         self,
@@ -44,10 +48,10 @@ class Recorder:
         save: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        self.asked.append(Asked(action, tuple(resources), tuple(save)))
+        self.asked.append(Asked(action, tuple(resources), tuple(save), metadata or {}))
         if action in self.denied:
             raise Denied(f"Permission denied: {action} {', '.join(resources)}")
-        self.then()
+        self.meanwhile()
 
     @property
     def actions(self) -> list[str]:
@@ -110,3 +114,18 @@ def tree(folder: Path) -> dict[str, Any]:
         else:
             found[name] = oct(mode)
     return found
+
+
+def caller(name: str, tool: Tool[Any, Any]) -> Callable[..., Awaitable[CallOutput]]:
+    """The tool through the registry, with arguments as JSON."""
+    registry = ToolRegistry()
+    registry.register({name: tool}, Scope())
+
+    async def call(**arguments: Any) -> CallOutput:
+        return await registry.materialize(()).execute(name, arguments, CONTEXT)
+
+    return call
+
+
+def texts(output: CallOutput) -> list[str]:
+    return [part.text for part in output.content if isinstance(part, TextContent)]

@@ -1,0 +1,74 @@
+"""The payloads of durable events about requests to a model, and about what kept or broke their common prefix."""
+
+from typing import Literal
+
+from holdfast.schema.model import ModelRef
+from holdfast.schema.record import Record
+from holdfast.schema.session_event import SessionPayload
+
+PrefixBreak = Literal[
+    "new epoch",
+    "compaction",
+    "agent switch",
+    "model switch",
+    "tool change",
+    "last step",
+    "pruning",
+    "revert",
+    "hook",
+    "configuration",
+    "media refused",
+    "output format",
+]
+
+
+class LearnedLimit(Record):
+    """A model's context limit, learned from a provider's refusal."""
+
+    tokens: int
+    stated: bool
+    """Whether the provider stated the number; otherwise it is the estimated size of the refused request."""
+    time: int
+
+
+class ConversationPrint(Record):
+    """A fingerprint of a conversation that plugins changed."""
+
+    messages: int
+    digest: str
+
+
+class TurnDispatched(SessionPayload):
+    """Written before the provider is called: from then on the request may have been sent."""
+
+    agent: str
+    model: ModelRef
+    attempt: int
+    baseline_seq: int
+    checkpoint_seq: int
+    pruned_seq: int
+    tools: str
+    """This and the next two are fingerprints of the request without its conversation."""
+    system: str
+    controls: str
+    last_step: bool
+    media_refused: bool | None = None
+    """Whether media are replaced by notes because the provider refused them."""
+    learned: LearnedLimit | None = None
+    """What was learned about the model's context limit."""
+    format: str | None = None
+    """Fingerprint of how the request asks for a structured answer."""
+    hooks: tuple[str, ...] | None = None
+    """The plugins that changed the request."""
+    conversation: ConversationPrint | None = None
+    """Of the conversation, if plugins changed it."""
+    broke: tuple[PrefixBreak, ...] | None = None
+    """Why the request does not start with the bytes of the previous one, if so."""
+    broke_by: tuple[str, ...] | None = None
+    """The plugins, where a hook is the cause."""
+
+
+class TurnAbandoned(SessionPayload):
+    """A dispatched turn that will not be finished and has no step."""
+
+    reason: str
