@@ -170,7 +170,7 @@ async def test_an_interruption_takes_background_children_on_request(world: World
 
 
 async def test_a_deletion_takes_the_children_with_it(world: World) -> None:
-    """SES-403: deepest first, after an interruption; forks of children stay."""
+    """SES-403, API-569: deepest first, after an interruption; forks of children stay."""
     world.model.always = Cast(
         root=[delegating("a", {"prompt": "c", "background": True}), Turn(text="slow", end=asyncio.Event())],
         a=[delegating("b")],
@@ -193,7 +193,7 @@ async def test_a_deletion_takes_the_children_with_it(world: World) -> None:
 
 
 async def test_a_deletion_may_keep_the_children(world: World) -> None:
-    """SES-404: they have no parent any more, and go on."""
+    """SES-404, API-569: they have no parent any more, and go on."""
     gate = asyncio.Event()
     world.model.always = Cast(
         root=[delegating({"prompt": "a", "background": True})],

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Machine, Provider, Ran, Server, finish, rows
 
-from holdfast.cli.child_lines import ChildLines
-
 Invoke = Callable[..., Ran]
 RUN = ("run", "--model", "demo/scripted", "--yes")
 
@@ -39,28 +37,6 @@ def test_run_shows_what_subagents_do_and_what_all_of_it_used(tree: Ran) -> None:
     assert lines[begun + 1].startswith("┊ general : look it up (ses_")
     assert lines[begun + 2].startswith("┊ general = ")
     assert lines[-1].startswith("with subagents: 2 sessions, $0.0000, tokens: ")
-
-
-def test_lines_about_subagents_are_short_and_indented() -> None:
-    """API-572: calls, failures and the last text, deeper ones further in."""
-    lines = ChildLines()
-
-    def told(session_id: str, kind: str, **data: Any) -> list[str]:
-        return list(lines.lines(session_id, kind, data))
-
-    info = {"id": "ses_a", "parentID": "ses_root", "agent": "explore", "title": "look"}
-    assert told("ses_a", "session.created", info=info) == ["  ┊ explore : look (ses_a)"]
-    info = {"id": "ses_b", "parentID": "ses_a", "agent": "general", "title": "more\x1b[2J"}
-    assert told("ses_b", "session.created", info=info) == ["  ┊   ┊ general : more\\u001b[2J (ses_b)"]
-    call = {"tool": "read", "input": {"path": "hello.txt", "lines": [1]}}
-    assert told("ses_b", "session.next.tool.called", **call) == ["  ┊   ┊ general > read hello.txt"]
-    assert told("ses_b", "session.next.tool.failed", error={"message": "no"}) == ["  ┊   ┊ general ! no"]
-    assert told("ses_b", "session.next.text.delta", delta="x") == []
-    assert told("ses_b", "session.next.text.ended", text="x" * 300) == []
-    assert told("ses_b", "session.idle") == [f"  ┊   ┊ general = {'x' * 99}…"]
-    assert told("ses_b", "session.idle") == []
-    assert told("ses_c", "session.next.step.started", agent="explore") == []
-    assert told("ses_c", "session.next.step.failed", error={"message": "gone"}) == ["  ┊ explore ! gone"]
 
 
 def test_json_output_carries_the_events_of_subagents(tree: Ran, here: Invoke) -> None:
