@@ -1716,6 +1716,10 @@ export interface TreeAncestor {
   readonly agent?: string
 }
 
+export interface TreeConnected {
+  readonly sessionID: string
+}
+
 export interface TreeNode {
   readonly id: string
   readonly parentID?: string
@@ -1857,6 +1861,7 @@ export interface LiveEventData {
   readonly "session.next.text.delta": TextDelta
   readonly "session.next.tool.input.delta": ToolInputDelta
   readonly "session.status": SessionStatus
+  readonly "session.tree.connected": TreeConnected
   readonly "todo.updated": TodoUpdated
 }
 
