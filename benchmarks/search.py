@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.filesystem.location_path import LocationPaths
+from holdfast.core.permission.rules import Authority
 from holdfast.core.process.process import Processes
 from holdfast.core.search.search import Search, find_ripgrep
 from holdfast.core.tool.builtin.grep import GrepInput, grep_tool
 from holdfast.core.tool.tool import ToolContext
+from holdfast.schema.permission import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,6 +33,9 @@ class AllowAll:
     async def allow(self, *arguments: Any, **options: Any) -> None:
         return None
 
+    async def authority(self, context: ToolContext) -> Authority:
+        return Authority((Rule(action="*", resource="*", effect="allow"),))
+
 
 async def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
@@ -40,7 +45,8 @@ async def main() -> int:
         assert ripgrep is not None
         processes = Processes()
         search = Search(processes, os.environ, ripgrep)
-        tool = grep_tool(LocationPaths(root), search, AllowAll(), lambda agent, resource: "allow")
+        permissions = AllowAll()
+        tool = grep_tool(LocationPaths(root), search, permissions, permissions.authority)
 
         async def plain() -> None:
             command = (ripgrep, "--no-config", "--hidden", "--line-number", "--", "needle", "./")

@@ -52,7 +52,7 @@ export interface SessionsOperations {
   /** A page of Sessions, newest first unless asked otherwise. Fails with InvalidCursorError. */
   list(input?: { workspace?: string | null | undefined; limit?: number | null | undefined; order?: "asc" | "desc" | null | undefined; search?: string | null | undefined; directory?: string | null | undefined; project?: string | null | undefined; subpath?: string | null | undefined; archived?: boolean | null | undefined; parentID?: string | null | undefined; cursor?: string | null | undefined }, options?: CallOptions): Promise<Page<Session>>
   /** Create a Session, or return the existing one with this id. Fails with ConflictError. */
-  create(input?: { id?: string | null | undefined; agent?: string | null | undefined; model?: ModelInput | null | undefined; location?: LocationInput | null | undefined }, options?: CallOptions): Promise<Session>
+  create(input?: { id?: string | null | undefined; agent?: string | null | undefined; model?: ModelInput | null | undefined; location?: LocationInput | null | undefined; budget?: Budget | null | undefined }, options?: CallOptions): Promise<Session>
   /** The Sessions that are executing now. */
   active(options?: CallOptions): Promise<Record<string, SessionActive>>
   /** One Session. Fails with SessionNotFoundError. */
@@ -109,6 +109,14 @@ export interface SessionsOperations {
   putInstruction(input: { sessionID: string; key: string; value: unknown }, options?: CallOptions): Promise<void>
   /** Remove an instruction entry, if it exists. The model is told before its next turn. Fails with SessionNotFoundError. */
   removeInstruction(input: { sessionID: string; key: string }, options?: CallOptions): Promise<void>
+  /** The budgets that hold for a Session, with what was used of them: its own first, then those of its ancestors. Fails with SessionNotFoundError. */
+  budgets(input: { sessionID: string }, options?: CallOptions): Promise<readonly BudgetInfo[]>
+  /** Limit what a Session and everything below it may use, in place of the budget it had. Sessions that wait for the former budget go on. Fails with SessionNotFoundError. */
+  setBudget(input: { sessionID: string; budget: Budget }, options?: CallOptions): Promise<BudgetInfo>
+  /** Remove the budget of a Session, if it has one. Sessions that wait for it go on. Fails with SessionNotFoundError. */
+  removeBudget(input: { sessionID: string }, options?: CallOptions): Promise<void>
+  /** What a Session used by itself, and together with everything below it. Fails with SessionNotFoundError. */
+  usage(input: { sessionID: string }, options?: CallOptions): Promise<UsageInfo>
   /** Unfinished work of Sessions that no process executes: its progress, since when, and what happens next. */
   interrupted(input?: { directory?: string | null | undefined }, options?: CallOptions): Promise<readonly InterruptedActivity[]>
   /** Admitted inputs that are not part of the conversation yet, oldest first. Fails with SessionNotFoundError. */
@@ -137,7 +145,7 @@ export interface SessionsOperations {
   undoCompaction(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** The System Context of a Session: its baseline, its sources and later changes. Fails with UnknownError, SessionNotFoundError. */
   requestContext(input: { sessionID: string }, options?: CallOptions): Promise<RequestContextView>
-  /** One answer of the Session's model on the settled history, without tools; nothing is added to the conversation. A caller that disconnects ends it. Fails with ServiceUnavailableError, SessionNotFoundError. */
+  /** One answer of the Session's model on the settled history, without tools; nothing is added to the conversation. A caller that disconnects ends it. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError. */
   generate(input: { sessionID: string; prompt: string }, options?: CallOptions): Promise<Generated>
   /** The model's to-do list. Fails with SessionNotFoundError. */
   todos(input: { sessionID: string }, options?: CallOptions): Promise<readonly Todo[]>
@@ -156,22 +164,22 @@ export interface PermissionsOperations {
   removeSaved(input: { id: string }, options?: CallOptions): Promise<void>
   /** Check an action of an agent against the rules, and ask the user if they require it. Never waits. Fails with ConflictError, SessionNotFoundError. */
   create(input: { sessionID: string; action: string; resources: readonly string[]; id?: string | null | undefined; save?: readonly string[] | null | undefined; metadata?: Record<string, unknown> | null | undefined; source?: PermissionSource | null | undefined; agent?: string | null | undefined }, options?: CallOptions): Promise<Evaluation>
-  /** Pending permission requests of a Session. Fails with SessionNotFoundError. */
+  /** Pending permission requests of a Session and its descendants. Fails with SessionNotFoundError. */
   list(input: { sessionID: string }, options?: CallOptions): Promise<readonly PermissionRequest[]>
-  /** One pending permission request. Fails with PermissionNotFoundError, SessionNotFoundError. */
+  /** One pending permission request of a Session or a descendant. Fails with PermissionNotFoundError, SessionNotFoundError. */
   get(input: { sessionID: string; requestID: string }, options?: CallOptions): Promise<PermissionRequest>
-  /** Allow once, allow always, or reject. Fails with PermissionNotFoundError, SessionNotFoundError. */
+  /** Allow once, allow always, or reject a request of a Session or a descendant. Fails with PermissionNotFoundError, SessionNotFoundError. */
   reply(input: { sessionID: string; requestID: string; reply: "always" | "once" | "reject"; message?: string | null | undefined; save?: readonly string[] | null | undefined }, options?: CallOptions): Promise<void>
 }
 
 export interface QuestionsOperations {
   /** Pending questions of a Location. */
   listRequests(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly QuestionRequest[]>>
-  /** Pending questions of a Session. Fails with SessionNotFoundError. */
+  /** Pending questions of a Session and its descendants. Fails with SessionNotFoundError. */
   list(input: { sessionID: string }, options?: CallOptions): Promise<readonly QuestionRequest[]>
-  /** Answer a question. Fails with QuestionNotFoundError, SessionNotFoundError. */
+  /** Answer a question of a Session or a descendant. Fails with QuestionNotFoundError, SessionNotFoundError. */
   reply(input: { sessionID: string; requestID: string; answers: readonly (readonly string[])[] }, options?: CallOptions): Promise<void>
-  /** Reject a question. The turn stops. Fails with QuestionNotFoundError, SessionNotFoundError. */
+  /** Reject a question of a Session or a descendant. The turn that asked stops. Fails with QuestionNotFoundError, SessionNotFoundError. */
   reject(input: { sessionID: string; requestID: string }, options?: CallOptions): Promise<void>
 }
 
@@ -392,6 +400,21 @@ export interface AttemptStatus {
 export interface AttemptTime {
   readonly created: number
   readonly expires: number
+}
+
+export interface Budget {
+  readonly money?: number
+  readonly tokens?: number
+  readonly turns?: number
+  readonly time?: number
+}
+
+export interface BudgetInfo {
+  readonly sessionID: string
+  readonly limit: Budget
+  readonly used: Spent
+  readonly reserved: Spent
+  readonly reached?: readonly ("money" | "time" | "tokens" | "turns")[]
 }
 
 export interface Busy {
@@ -899,12 +922,14 @@ export interface PermissionAskedLive {
   readonly save?: readonly string[]
   readonly metadata?: Record<string, unknown>
   readonly source?: PermissionSource
+  readonly ancestors?: readonly string[]
 }
 
 export interface PermissionRepliedLive {
   readonly sessionID: string
   readonly requestID: string
   readonly reply: "always" | "once" | "reject"
+  readonly ancestors?: readonly string[]
 }
 
 export interface PermissionRequest {
@@ -915,6 +940,7 @@ export interface PermissionRequest {
   readonly save?: readonly string[]
   readonly metadata?: Record<string, unknown>
   readonly source?: PermissionSource
+  readonly ancestors?: readonly string[]
 }
 
 export interface PermissionSource {
@@ -1071,6 +1097,7 @@ export interface QuestionAskedLive {
   readonly sessionID: string
   readonly questions: readonly Question[]
   readonly tool?: QuestionTool
+  readonly ancestors?: readonly string[]
 }
 
 export interface QuestionOption {
@@ -1081,12 +1108,14 @@ export interface QuestionOption {
 export interface QuestionRejectedLive {
   readonly sessionID: string
   readonly requestID: string
+  readonly ancestors?: readonly string[]
 }
 
 export interface QuestionRepliedLive {
   readonly sessionID: string
   readonly requestID: string
   readonly answers: readonly (readonly string[])[]
+  readonly ancestors?: readonly string[]
 }
 
 export interface QuestionRequest {
@@ -1094,6 +1123,7 @@ export interface QuestionRequest {
   readonly sessionID: string
   readonly questions: readonly Question[]
   readonly tool?: QuestionTool
+  readonly ancestors?: readonly string[]
 }
 
 export interface QuestionTool {
@@ -1437,6 +1467,13 @@ export interface Source {
   readonly text: string
 }
 
+export interface Spent {
+  readonly money: number
+  readonly tokens: number
+  readonly turns: number
+  readonly time: number
+}
+
 export type Status =
   | Idle
   | Busy
@@ -1757,6 +1794,19 @@ export interface UnavailableSince {
   readonly since: number
 }
 
+export interface UsageInfo {
+  readonly own: UsageTotal
+  readonly tree: UsageTotal
+}
+
+export interface UsageTotal {
+  readonly cost: number
+  readonly tokens: Tokens
+  readonly turns: number
+  readonly time: number
+  readonly sessions: number
+}
+
 export interface UserMessage {
   readonly type: "user"
   readonly id: string
@@ -1780,7 +1830,7 @@ export interface WaitCause {
 }
 
 export interface WaitInfo {
-  readonly kind: "blocked" | "compaction" | "input" | "owner" | "permission" | "provider" | "question" | "recovery" | "retry" | "subagent" | "tool"
+  readonly kind: "blocked" | "budget" | "compaction" | "input" | "owner" | "permission" | "provider" | "question" | "recovery" | "retry" | "subagent" | "tool"
   readonly since: number
   readonly what: string
   readonly ends: string

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from holdfast.embedded.prompting import PromptSettings, RunOptions
     from holdfast.embedded.settings import HoldfastSettings
+    from holdfast.schema.budget import Budget, BudgetInfo, UsageInfo
     from holdfast.schema.exceptions import (
         ApiError,
         CommandNotFound,
@@ -100,6 +101,8 @@ _PUBLIC = {
     "ApiError": "holdfast.schema.exceptions",
     "AssistantMessage": "holdfast.schema.session_message",
     "AsyncClient": "holdfast.client.generated.async_client",
+    "Budget": "holdfast.schema.budget",
+    "BudgetInfo": "holdfast.schema.budget",
     "Client": "holdfast.client.generated.sync_client",
     "ClientError": "holdfast.client.errors",
     "CommandNotFound": "holdfast.schema.exceptions",
@@ -183,6 +186,7 @@ _PUBLIC = {
     "Unauthorized": "holdfast.schema.exceptions",
     "Unavailable": "holdfast.core.context.source",
     "UnsupportedMediaType": "holdfast.schema.exceptions",
+    "UsageInfo": "holdfast.schema.budget",
     "UserMessage": "holdfast.schema.session_message",
     "asgi": "holdfast.embedded.asgi",
     "check_outcome": "holdfast.client.errors",
@@ -204,6 +208,8 @@ __all__ = [
     "ApiError",
     "AssistantMessage",
     "AsyncClient",
+    "Budget",
+    "BudgetInfo",
     "Client",
     "ClientError",
     "CommandNotFound",
@@ -285,6 +291,7 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "UnsupportedMediaType",
+    "UsageInfo",
     "UserMessage",
     "__version__",
     "asgi",

@@ -215,7 +215,7 @@ def parameters(function: object) -> dict[str, bool]:
 def test_inputs_are_flat_and_required_only_when_they_must_be() -> None:
     """API-303, API-308: no fields, no argument; options are apart."""
     sessions = async_client.SessionsGroup
-    optional = dict.fromkeys(("id", "agent", "model", "location", "options"), True)
+    optional = dict.fromkeys(("id", "agent", "model", "location", "budget", "options"), True)
 
     assert parameters(async_client.HealthGroup.get) == {"options": True}
     assert parameters(sessions.get) == {"session_id": False, "options": True}

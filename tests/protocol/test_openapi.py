@@ -56,6 +56,7 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     ("v2.*", "200*.prompt.*: added"): "SES-206: a prompt keeps its options",
     ("v2.session.*", "200.data*<type=user>.*: added"): "SES-206: and so does its message",
     ("v2.session.prompt", "payload.resolve: added"): "API-474: mentions on request",
+    ("v2.session.create", "payload.budget: added"): "API-550: limits from the start",
     ("v2.session.prompt", "503: added"): "API-474: the wait for a permission may end with the server",
     ("v2.*", "200*.prompt.notes: added"): "SES-276: what could not be attached",
     ("v2.reference.list", "200.data[].problem: added"): "CAT-225: why it cannot be used",

@@ -146,7 +146,10 @@ def test_durable_events_fit_the_contract(contract: str, definition: Definition) 
 def test_live_events_fit_the_contract(contract: str, definition: Definition) -> None:
     """EVT-049, SES-076: each event that is announced and never stored."""
     for payload in FREE_FORM.get(definition.type) or examples(definition.payload):
-        check(contract, wired(definition, payload), "V2Event")
+        event = wired(definition, payload)
+        if contract == "opencode":
+            event["data"].pop("ancestors", None)  # API-540: only in requests of child Sessions
+        check(contract, event, "V2Event")
 
 
 @either_contract

@@ -1,4 +1,4 @@
-"""Answers the permission requests and questions of a Session while `holdfast run` follows it.
+"""Answers the permission requests and questions of a Session, and of its descendants, while `holdfast run` follows it.
 
 Invariants
 - One request at a time is on the terminal, in the order in which they were asked.
@@ -50,7 +50,7 @@ class Answering:
                 await self._settle(request)
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
-        """Take notice of an event of the Session."""
+        """Take notice of an event of the Session or of a descendant."""
         import msgspec
 
         match kind:
@@ -95,6 +95,7 @@ class Answering:
         decision = self._attendance.decide(request)
         if decision is None:
             assert self._terminal is not None
+            self._say_who(request)
             decision = await self._unless_answered(request.id, dialogue.decide(self._terminal, request))
         await self._client.permissions.reply(
             self._session_id, request_id=request.id, reply=decision.reply, message=decision.message, save=decision.save
@@ -104,6 +105,7 @@ class Answering:
         if self._terminal is None:
             answers = self._attendance.answers(request)
         else:
+            self._say_who(request)
             answers = await self._unless_answered(request.id, dialogue.answer(self._terminal, request.questions))
         if answers is None:
             await self._client.questions.reject(self._session_id, request_id=request.id)
@@ -123,6 +125,10 @@ class Answering:
         finally:
             task.cancel()
             self._asking = None
+
+    def _say_who(self, request: PermissionRequest | QuestionRequest) -> None:
+        if request.session_id != self._session_id:
+            self._say(f"? the child session {request.session_id} asks:")
 
     def _say(self, text: str) -> None:
         if self._terminal is not None:

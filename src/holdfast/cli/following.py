@@ -33,6 +33,9 @@ DELIVERY_SECONDS = 1.0
 """How long the last events may take to arrive after the Session has become idle."""
 PAGE = 100
 NOT_SHOWN = ("session.tree.connected", "session.updated", "session.deleted")
+OF_PAUSED = ("budget", "owner", "provider")
+"""What a Session waits for whose children wait for budgets. Its own turn is open, so that it also waits for its
+provider; one that still answers does not stay silent twice."""
 
 
 class Follower:
@@ -55,7 +58,7 @@ class Follower:
     async def follow(self, begin: Callable[[], Awaitable[T]], *, at_once: bool = False) -> T:
         """Subscribe, call `begin`, and follow the Session until it is idle. Returns what `begin` returned. Events are
         shown after it has returned, or `at_once`. An interruption of this task also interrupts the Session. Raises
-        ServerGone if the server ends meanwhile."""
+        ServerGone if the server ends meanwhile, and Paused if all that is left waits for a budget."""
         if at_once:
             self._early = None
         try:
@@ -135,17 +138,23 @@ class Follower:
     async def _report_silence(self) -> None:
         """When no event comes, say what the Session waits for, and look for requests whose event did not arrive."""
         pause = SILENCE_SECONDS
+        said_before = False
         while True:
             seen = self._screen.seen
             await asyncio.sleep(pause)
             if self._screen.seen != seen:
-                pause = SILENCE_SECONDS
+                pause, said_before = SILENCE_SECONDS, False
                 continue
             pause = min(2 * pause, LONGEST_SILENCE_SECONDS)
             try:
                 await self._answering.look()
-                for wait in await self._client.sessions.waits(self._session_id):
+                waits = await self._client.sessions.waits(self._session_id)
+                for wait in waits:
                     self._screen.note(f"… waiting for {wait.what}, until {wait.ends}")
+                budgets = [wait.what for wait in waits if wait.kind == "budget"]
+                if budgets and said_before and all(wait.kind in OF_PAUSED for wait in waits):
+                    raise Paused(budgets[0])
+                said_before = bool(budgets)
             except (ApiError, ClientError) as error:
                 self._screen.note(f"… waiting; the server does not say what for: {error}")
 
@@ -155,6 +164,10 @@ class Follower:
         except (ApiError, ClientError) as error:
             with suppress(OSError):
                 self._screen.note(f"the server did not get the interruption: {error}")
+
+
+class Paused(Exception):
+    """Everything that the Session waits for are budgets; only somebody else can end that."""
 
 
 class ServerGone(Exception):

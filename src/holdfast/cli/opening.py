@@ -9,6 +9,7 @@ import click
 
 from holdfast.cli.command_runner import started
 from holdfast.cli.first_run import first_choice
+from holdfast.cli.session_budget import money_budget
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef
@@ -56,7 +57,10 @@ async def open_session(opened: Opened, ask: Ask, found: Session | None, location
     client = opened.client
     if found is None:
         model = _model(ask) or await _offline_model(opened, location, screen)
-        return await client.sessions.create(agent=ask.agent, model=model, location=location)
+        limits = money_budget(ask.budget)
+        return await client.sessions.create(agent=ask.agent, model=model, location=location, budget=limits)
+    if (limits := money_budget(ask.budget)) is not None:
+        await client.sessions.set_budget(found.id, budget=limits)
     if ask.agent is not None:
         await client.sessions.switch_agent(found.id, agent=ask.agent)
     if (model := _model(ask, found.model)) is not None:

@@ -35,8 +35,15 @@ class Result(Record):
 
 
 async def result_of(
-    client: AsyncClient, session_id: str, answer: Answer, *, replies: bool, total: TreeTotal | None = None
+    client: AsyncClient,
+    session_id: str,
+    answer: Answer,
+    *,
+    replies: bool,
+    paused: str | None = None,
+    total: TreeTotal | None = None,
 ) -> Result:
+    """`paused` is why the Session waits for a budget and is not idle."""
     text: str | None = None
     structured: Any = UNSET
     if answer.message_id is not None:
@@ -44,7 +51,9 @@ async def result_of(
         if isinstance(message, AssistantMessage):
             text = "".join(part.text for part in message.content if isinstance(part, TextPart))
             structured = message.structured
-    outcome = (await client.sessions.outcome(session_id)).type if replies else NO_REPLY
+    outcome: str = NO_REPLY
+    if replies:
+        outcome = "waiting" if paused is not None else (await client.sessions.outcome(session_id)).type
     used = answer.tokens
     return Result(
         session_id=session_id,
@@ -58,6 +67,6 @@ async def result_of(
             reasoning=used["reasoning"],
             cache=CacheTokens(read=used["read"], write=used["write"]),
         ),
-        error=answer.problem if replies else None,
+        error=(paused or answer.problem) if replies else None,
         total=total,
     )

@@ -9,6 +9,7 @@ import click
 
 from holdfast.cli.attached import NOT_UTF8, STDIN, Attached
 from holdfast.cli.calls import Call, joined, read_call
+from holdfast.cli.session_budget import Dollars
 
 
 class Ask(NamedTuple):
@@ -34,6 +35,8 @@ class Ask(NamedTuple):
     sandbox: Literal["off", "read-only", "workspace"] | None = None
     system: str | None = None
     no_reply: bool = False
+    budget: float | None = None
+    """The largest cost of the Session and everything below it, in US dollars."""
     schema: dict[str, Any] | None = None
     """The JSON Schema of the answer."""
     files: tuple[str, ...] = ()
@@ -72,6 +75,12 @@ class Ask(NamedTuple):
 @click.option(
     "--mentions/--no-mentions", default=True, help="Attach what PROMPT mentions with @; see docs/how-to/prompts.md."
 )
+@click.option(
+    "--budget",
+    type=Dollars(),
+    metavar="DOLLARS",
+    help="What the session and everything below it may cost; see docs/how-to/budgets.md.",
+)
 @click.option("--dir", "directory", type=click.Path(exists=True, file_okay=False), help="The project directory.")
 @click.option("--attach", metavar="URL", help="Use the server at this address.")
 @click.option("--standalone", is_flag=True, help="Use no server, even if one runs on the same data.")
@@ -96,7 +105,8 @@ def command(prompt: tuple[str, ...], files: tuple[str, ...], schema_file: str | 
     reads command and output. What comes from standard input is never a call.
 
     The answer goes to standard output, everything else to standard error. The session is stored; --session continues
-    it. Ctrl-C interrupts the turn and exits with 130; the interruption is recorded.
+    it. Ctrl-C interrupts the turn and exits with 130; the interruption is recorded. A session whose budget is used up
+    waits, and the command exits with 3.
 
     What is piped into the command is attached to the prompt. Without PROMPT it is the prompt.
 

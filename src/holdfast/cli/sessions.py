@@ -9,6 +9,7 @@ import click
 
 from holdfast.cli.command_runner import fail, run_on_host
 from holdfast.cli.output import brief, json_option, moment, one_line, print_json, print_table
+from holdfast.cli.session_budget import budget
 from holdfast.cli.session_inputs import inbox, instructions
 from holdfast.cli.tree import interrupt, tree
 
@@ -144,6 +145,7 @@ def waits(session_id: str, as_json: bool) -> None:
 command.add_command(tree)
 command.add_command(interrupt)
 command.add_command(inbox)
+command.add_command(budget)
 command.add_command(instructions)
 
 

@@ -13,11 +13,12 @@ from holdfast.cli.answering import Answering
 from holdfast.cli.attendance import Attendance
 from holdfast.cli.calls import known_command
 from holdfast.cli.command_runner import execute, fail
-from holdfast.cli.following import Follower
+from holdfast.cli.following import Follower, Paused
 from holdfast.cli.notes import opening_notes, unfinished_note
 from holdfast.cli.opening import location_of, open_client, open_session
 from holdfast.cli.run import Ask
 from holdfast.cli.screen import JsonScreen, Screen
+from holdfast.cli.session_budget import PAUSED, is_paused
 from holdfast.schema.deferred import deferred
 from holdfast.schema.inbox import InboxUser
 from holdfast.schema.prompt import FileInput, JsonFormat, PromptInput
@@ -73,7 +74,12 @@ async def _run(ask: Ask) -> int:
             answer.expect(receipt.id)
             follower.position = receipt.admitted_seq - 1
 
-        await follower.follow(admit)
+        try:
+            await follower.follow(admit)
+        except Paused as paused:
+            if isinstance(screen, JsonScreen):
+                screen.ended(await result.result_of(client, session.id, answer, replies=True, paused=str(paused)))
+            return _paused(session.id, str(paused))
         if not ask.quiet and not ask.as_json and (left := await unfinished_note(client, session)) is not None:
             screen.note(left)
         total = (await client.sessions.tree(session.id, limit=1)).nodes[0].total if screen.children.any else None
@@ -81,7 +87,7 @@ async def _run(ask: Ask) -> int:
             screen.ended(await result.result_of(client, session.id, answer, replies=not ask.no_reply, total=total))
         elif total is not None:
             screen.used(total)
-        return _exit_code(screen, None if ask.no_reply else answer)
+        return await _exit_code(client, session.id, screen, None if ask.no_reply else answer)
 
 
 async def _admit(client: AsyncClient, session_id: str, ask: Ask) -> Admission:
@@ -126,7 +132,7 @@ async def _continue(session_id: str, yes: bool) -> int:
         answer = Answer()
         follower = Follower(client, session_id, screen, Answering(client, session_id, screen, attendance), answer)
         await follower.follow(lambda: client.sessions.recover(session_id, decision="continue"))
-        return _exit_code(screen, answer)
+        return await _exit_code(client, session_id, screen, answer)
 
 
 async def _steer(session_id: str, input_id: str, yes: bool) -> int:
@@ -138,7 +144,7 @@ async def _steer(session_id: str, input_id: str, yes: bool) -> int:
         answer.expect(input_id)
         follower = Follower(client, session_id, screen, Answering(client, session_id, screen, attendance), answer)
         await follower.follow(lambda: client.sessions.steer_input(session_id, inbox_id=input_id))
-        return _exit_code(screen, answer if replies else None)
+        return await _exit_code(client, session_id, screen, answer if replies else None)
 
 
 async def _asks_nothing(client: AsyncClient, session_id: str, input_id: str) -> bool:
@@ -166,7 +172,16 @@ async def _nothing_to_continue(client: AsyncClient, session_id: str) -> bool:
     return complete and not await client.sessions.pending(session_id)
 
 
-def _exit_code(screen: Screen, answer: Answer | None) -> int:
+def _paused(session_id: str, why: str) -> int:
+    fail(f"{session_id} is paused, {why}. `holdfast sessions budget {session_id}` shows and raises the budget.")
+    return PAUSED
+
+
+async def _exit_code(client: AsyncClient, session_id: str, screen: Screen, answer: Answer | None) -> int:
     """`answer` is None if none was asked for."""
     problem = screen.error or (answer.problem if answer is not None else None)
-    return 0 if problem is None else fail(problem)
+    if problem is None:
+        return 0
+    if screen.error is None and (paused := await is_paused(client, session_id)) is not None:
+        return _paused(session_id, paused)
+    return fail(problem)

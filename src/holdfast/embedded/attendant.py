@@ -4,7 +4,8 @@ Invariants
 - Only requests of Sessions that this host executes are answered, and those that already wait in a Session which the
   program names: other programs and people on the same data answer their own.
 - A function that fails, or returns something that is not an answer, is told in the log; the request stays open.
-- The functions for a Session are asked before those for the host, newer ones first, until one answers."""
+- The functions for a Session are asked before those for its parent, and so on up to the root, then those for the
+  host; newer ones first, until one answers."""
 
 from __future__ import annotations
 
@@ -208,8 +209,8 @@ class Attendant:
 
     def _responsible(self, request: PermissionRequest | QuestionRequest) -> list[_Registered]:
         fitting = [found for found in reversed(self._registered) if type(request) is found.kind]
-        own = [found for found in fitting if found.session_id == request.session_id]
-        return own + [found for found in fitting if found.session_id is None]
+        line = (request.session_id, *reversed(request.ancestors or ()), None)
+        return [found for session_id in line for found in fitting if found.session_id == session_id]
 
     async def _reply(self, request: PermissionRequest | QuestionRequest, decision: Any) -> None:
         if isinstance(request, PermissionRequest):

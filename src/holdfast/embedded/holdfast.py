@@ -83,6 +83,7 @@ class Holdfast(AsyncClient):
                 config=settings.get("config"),
                 protect=settings.get("protect", False),
                 sandbox=settings.get("sandbox"),
+                goes_on=settings.get("recover", True),
             ),
         )
         self._scope = Scope()
@@ -171,10 +172,10 @@ class Holdfast(AsyncClient):
     def on_permission(
         self, callback: PermissionCallback, *, session: Session | str | None = None
     ) -> Callable[[], None]:
-        """Answer the permission requests of this host's Sessions, or of one Session, with a function, which may be
-        asynchronous. It gets a PermissionRequest and returns `once`, `always`, `reject`, a PermissionReply, or None to
-        leave the request open for others. If it raises, the error is logged and the request stays open. Returns a
-        function that removes it; closing the host does too."""
+        """Answer the permission requests of this host's Sessions, or of one Session and its descendants, with a
+        function, which may be asynchronous. It gets a PermissionRequest and returns `once`, `always`, `reject`, a
+        PermissionReply, or None to leave the request open for others. If it raises, the error is logged and the request
+        stays open. Returns a function that removes it; closing the host does too."""
         return self._attendant.on_permission(callback, session)
 
     def on_question(self, callback: QuestionCallback, *, session: Session | str | None = None) -> Callable[[], None]:

@@ -21,6 +21,7 @@ from holdfast.embedded.piece_maker import PieceMaker
 from holdfast.embedded.pieces import Done
 from holdfast.embedded.settings import check_names
 from holdfast.embedded.structured import Asking, session_id_of
+from holdfast.schema.budget import Budget
 from holdfast.schema.exceptions import InvalidRequest
 from holdfast.schema.insight import Outcome
 from holdfast.schema.location import Location
@@ -72,6 +73,9 @@ class RunOptions(PromptSettings, total=False):
     session: Session | str
     directory: PathLike[str] | str
     """The directory of a new Session; that of the host by default."""
+    budget: Budget | float
+    """What the Session and everything below it may use; a number is US dollars. At the limit the Session waits, and
+    ActivityFailed is raised with an outcome `waiting`."""
     timeout: float
     """Raise TimeoutError after so many seconds."""
 
@@ -89,13 +93,16 @@ class Prompting:
         check_names(options, RunOptions)
         given = _with_settings(prompt, options)
         interrupt = options.get("interrupt", False)
+        limits = _limits(options.get("budget"))
         async with asyncio.timeout(options.get("timeout")):
             if "session" not in options:
-                session_id, given = await self._new_session(given, options.get("directory"))
+                session_id, given = await self._new_session(given, options.get("directory"), limits)
             elif "directory" in options:
                 raise InvalidRequest(NEW_SESSION_ONLY, kind="Payload", field="directory")
             else:
                 session_id = session_id_of(options["session"])
+                if limits is not None:
+                    await self._client.sessions.set_budget(session_id, budget=limits)
             found = self._pieces(session_id, given, resolve=resolve, live=False, interrupt=interrupt)
             async with aclosing(found) as pieces:
                 async for piece in pieces:
@@ -119,13 +126,16 @@ class Prompting:
         resolve, interrupt = isinstance(prompt, str), settings.get("interrupt", False)
         return self._pieces(session_id_of(session), given, resolve=resolve, live=True, interrupt=interrupt)
 
-    async def _new_session(self, prompt: PromptInput, directory: PathLike[str] | str | None) -> tuple[str, PromptInput]:
+    async def _new_session(
+        self, prompt: PromptInput, directory: PathLike[str] | str | None, limits: Budget | None
+    ) -> tuple[str, PromptInput]:
         """A Session with the prompt's agent and model, and the prompt without them."""
         named = _or_none(prompt.model)
         session = await self._client.sessions.create(
             agent=_or_none(prompt.agent),
             model=named_model(named) if named is not None else None,
             location=Location(directory=os.path.abspath(directory)) if directory is not None else None,
+            budget=limits,
         )
         return session.id, structs.replace(prompt, agent=UNSET, model=UNSET)
 
@@ -160,6 +170,12 @@ class Prompting:
         check_outcome(outcome, session_id)
         assert answer is not None
         yield Done(answer=answer)
+
+
+def _limits(given: Budget | float | None) -> Budget | None:
+    if given is None or isinstance(given, Budget):
+        return given
+    return Budget(money=given)
 
 
 async def _to_completion(admitting: Coroutine[Any, Any, Admission]) -> Admission:

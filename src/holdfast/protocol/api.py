@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.protocol import (
+    budgets,
     catalog,
     configuration,
     extensions,
@@ -37,6 +38,7 @@ API: tuple[Endpoint, ...] = (
     *project_copies.ENDPOINTS,
     *inbox.ENDPOINTS,
     *instructions.ENDPOINTS,
+    *budgets.ENDPOINTS,
     *extensions.ENDPOINTS,
     *trees.ENDPOINTS,
 )

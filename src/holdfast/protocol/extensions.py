@@ -159,7 +159,7 @@ _OF_SESSION = of_session(
         "conversation. A caller that disconnects ends it.",
         payload=GeneratePayload,
         data=Generated,
-        errors=(ServiceUnavailableError,),
+        errors=(ConflictError, ServiceUnavailableError),
     ),
     endpoint("sessions.todos", "GET /todo", "holdfast.session.todos", "The model's to-do list.", data=list[Todo]),
 )

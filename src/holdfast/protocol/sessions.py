@@ -14,6 +14,7 @@ from holdfast.protocol.unsupported import (
     UnsupportedBesidePrompt,
     UnsupportedBesideShell,
 )
+from holdfast.schema.budget import Budget
 from holdfast.schema.errors import (
     CommandNotFoundError,
     ConflictError,
@@ -72,6 +73,7 @@ class CreatePayload(Record):
     agent: str | None = None
     model: ModelInput | None = None
     location: LocationInput | None = None
+    budget: Budget | None = None
 
 
 class PromptPayload(Record):

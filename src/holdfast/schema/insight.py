@@ -32,6 +32,7 @@ class WaitInfo(Record):
         "blocked",
         "recovery",
         "input",
+        "budget",
         "subagent",
     ]
     since: int
@@ -43,7 +44,7 @@ class WaitInfo(Record):
     until: int | None = None
     """When it ends by itself, if known, in milliseconds since the epoch: the next attempt of a `retry`."""
     session_id: str | None = None
-    """Of a `subagent`: the child."""
+    """Of a `subagent`: the child. Of a request that a descendant made: that one."""
     cause: WaitCause | None = None
     """Of a `subagent`: what the child waits for, or the child of that one, and so on."""
 
@@ -91,8 +92,8 @@ STRUCTURED_OUTPUT = "Session.StructuredOutputError"
 
 class Outcome(Record):
     """How the last activity of a Session ended: `completed`, `failed` or `interrupted`. Or why it has not ended:
-    `waiting` for a person, `blocked` before it could start, `unfinished` because no process executes it. `idle` means
-    that there was none."""
+    `waiting` for a person or a budget, `blocked` before it could start, `unfinished` because no process executes it.
+    `idle` means that there was none."""
 
     type: Literal["idle", "completed", "failed", "interrupted", "waiting", "blocked", "unfinished"]
     message_id: str | None = None

@@ -96,6 +96,7 @@ class SessionError(Record):
     error: ErrorInfo | None = None
 
 
+# Requests to a person and their answers name the ancestors of the Session, whose streams carry them too.
 class PermissionAskedLive(PermissionRequest):
     pass
 
@@ -104,6 +105,7 @@ class PermissionRepliedLive(Record):
     session_id: SessionIDField
     request_id: str
     reply: Reply
+    ancestors: tuple[SessionIDField, ...] | None = None
 
 
 class QuestionAskedLive(QuestionRequest):
@@ -114,11 +116,13 @@ class QuestionRepliedLive(Record):
     session_id: SessionIDField
     request_id: str
     answers: tuple[Answer, ...]
+    ancestors: tuple[SessionIDField, ...] | None = None
 
 
 class QuestionRejectedLive(Record):
     session_id: SessionIDField
     request_id: str
+    ancestors: tuple[SessionIDField, ...] | None = None
 
 
 class FileEdited(Record):

@@ -10,6 +10,7 @@ from holdfast.schema import live_event as live
 from holdfast.schema import pty
 from holdfast.schema import session_event as ev
 from holdfast.schema import task_event as task
+from holdfast.schema.budget_event import BudgetSet
 from holdfast.schema.event import Definition
 from holdfast.schema.fork_event import LineageShortened, SessionForked
 from holdfast.schema.turn_event import TurnAbandoned, TurnDispatched
@@ -120,6 +121,7 @@ SESSION_DEFINITIONS: tuple[Definition, ...] = (
     _session("session.next.compaction.undone", ev.CompactionUndone, public=False),
     _session("session.next.usage.recorded", ev.UsageRecorded, public=False),
     _session("session.next.todos.replaced", ev.TodosReplaced, public=False),
+    _session("session.next.budget.set", BudgetSet, public=False),
     _session("session.next.task.started", task.TaskStarted, public=False),
     _session("session.next.task.moved", task.TaskMoved, public=False),
     _session("session.next.permission.asked", ev.PermissionAsked, public=False),

@@ -33,6 +33,8 @@ class PermissionRequest(Record):
     save: tuple[str, ...] | None = None
     metadata: dict[str, Any] | None = None
     source: PermissionSource | None = None
+    ancestors: tuple[SessionIDField, ...] | None = None
+    """The Sessions above the one that asks, root first; without a parent there are none."""
 
 
 class SavedApproval(Record):

@@ -35,3 +35,5 @@ class QuestionRequest(Record):
     session_id: SessionIDField
     questions: tuple[Question, ...]
     tool: QuestionTool | None = None
+    ancestors: tuple[SessionIDField, ...] | None = None
+    """The Sessions above the one that asks, root first; without a parent there are none."""

@@ -9,9 +9,9 @@ from holdfast.schema.record import Record
 from holdfast.schema.session import SessionTime, Tokens
 
 NodeState = Literal["idle", "running", "waiting", "blocked", "unfinished", "pending"]
-"""`idle`: nothing to do. `running`: a process works on it. `waiting`: for a person, or for a subagent. `blocked`: an
-input cannot start. `unfinished`: no process works on what it has begun. `pending`: no process has begun with an input.
-"""
+"""`idle`: nothing to do. `running`: a process works on it. `waiting`: for a person, a subagent or a budget. `blocked`:
+an input cannot start. `unfinished`: no process works on what it has begun. `pending`: no process has begun with an
+input."""
 
 TaskStatus = Literal["running", "completed", "error", "cancelled"]
 

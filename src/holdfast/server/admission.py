@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from holdfast.core.permission.rules import DENY_EVERYTHING
 from holdfast.core.session.prompt_input import unresolved
 from holdfast.core.skill.attachment import attach_skills
 
@@ -67,5 +66,5 @@ async def with_skills(services: LocationServices, session: Session, given: Promp
         return given
     chosen = given.options.agent if given.options is not None else None
     agent = services.agents.select(chosen or session.agent).id
-    authority = services.agents.authority(agent) or DENY_EVERYTHING
+    authority = await services.permissions.authorities.of(session.id, agent)
     return replace(given, skills=await attach_skills(services.context.skills, given.skills, agent, authority))

@@ -15,7 +15,7 @@ from holdfast.schema.exceptions import ApiError, InvalidRequest, UnsupportedMedi
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from holdfast.protocol.endpoint import Endpoint
     from holdfast.server.types import Receive
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 BODY_LIMIT = 32 * 1024 * 1024
 BODY_SECONDS = 120.0
 MESSAGE_LIMIT = 1024
+OWN_FIELDS = ("budget",)
+"""Payload fields of the contract's operations that OpenCode does not have."""
 EMPTY_VALUES = (b"null", b"false", b"{}", b"[]", b'""')
 
 
@@ -54,7 +56,7 @@ async def decode_payload(
         if endpoint.unsupported is not None:
             _refuse_unsupported(decoder(endpoint.unsupported).decode(body or b"{}"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _invalid(error, "Payload") from error
+        raise _invalid(error, "Payload", fields=OWN_FIELDS) from error
     return payload
 
 
@@ -116,13 +118,15 @@ def _refused(message: str) -> ApiError:
     return InvalidRequest(message, kind="Payload")
 
 
-def _invalid(error: Exception, kind: str) -> ApiError:
-    """Converts msgspec's `reason - at $.a.b` into the contract's reason and `at ["a"]["b"]`."""
+def _invalid(error: Exception, kind: str, fields: Collection[str] = ()) -> ApiError:
+    """Converts msgspec's `reason - at $.a.b` into the contract's reason and `at ["a"]["b"]`. A field that is or belongs
+    to one of `fields` is named."""
     reason, _, path = str(error).partition(" - at ")
     if missing := re.match(r"Object missing required field `([^`]+)`", reason):
         reason, path = "Missing key", f"{path.strip('`') or '$'}.{missing[1]}"
-    keys = "".join(f'["{key}"]' for key in path.strip("`").removeprefix("$").replace("[", ".").split(".") if key)
+    names = [key for key in path.strip("`").removeprefix("$").replace("[", ".").split(".") if key]
+    keys = "".join(f'["{key}"]' for key in names)
     message = f"{reason}\n  at {keys}" if keys else reason
     if len(message) > MESSAGE_LIMIT:
         message = f"{message[:MESSAGE_LIMIT]}... ({len(message) - MESSAGE_LIMIT} more chars)"
-    return InvalidRequest(message, kind=kind)
+    return InvalidRequest(message, kind=kind, field=".".join(names) if names and names[0] in fields else None)

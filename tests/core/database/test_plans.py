@@ -15,12 +15,14 @@ FEW = {
     "activity.all": "only Sessions that owe an answer have a row",
     "event.aggregates": "all of them are asked for",
     "inbox.lost_wakes": "only pending inputs have a row",
+    "request.open_of_tree": "only open requests are in the index",
+    "request.owned": "only open requests are in the index",
     "session.list_asc": "in the order of the index, up to the limit",
     "session.list_desc": "in the order of the index, up to the limit",
     "task.undelivered": "only background tasks without a delivered result are in the index",
 }
 """Queries that go through a table, or an index, from its beginning."""
-PARTS = ("p", "cut", "last", "newest")
+PARTS = ("p", "cut", "last", "newest", "chain", "tree", "more", "line")
 """Names of what a query has already narrowed down."""
 
 

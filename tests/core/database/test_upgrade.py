@@ -29,6 +29,7 @@ OLD = Path(__file__).with_name("data") / "schema_1.db.gz"
 ADDED = (
     *("session_activity", "session_attempt", "session_blocked", "session_instruction_entry"),
     *("session_task", "session_lineage", "context_text"),
+    *("session_budget", "session_work", "session_pause", "budget_total", "budget_share", "budget_revision"),
 )
 """Tables that the old schema did not have."""
 WIDER: dict[str, tuple[Any, ...]] = {"session": (None, None), "session_input": ("user", 0, None, ANY)}

@@ -20,7 +20,7 @@ from holdfast.core.event.errors import SubscriberOverflow
 from holdfast.core.event.log import EventLog
 from holdfast.core.session.projector import SESSION_PROJECTORS
 from holdfast.schema.codec import encode
-from holdfast.schema.live_event import SessionIdle, TextDelta
+from holdfast.schema.live_event import PermissionRepliedLive, SessionIdle, TextDelta
 from holdfast.schema.manifest import MANIFEST
 from holdfast.schema.session_event import Synthetic, TextEnded, TextStarted, TodosReplaced
 
@@ -246,3 +246,20 @@ async def test_a_session_is_followed_with_its_live_events(story: Story, other: E
         async for batch in tail:
             left += len(batch)
     assert left == 256
+
+
+async def test_a_request_of_a_child_reaches_those_who_observe_an_ancestor(story: Story) -> None:
+    """API-543: from this process and from another one; other Sessions do not get it."""
+    story.log.relay.links = NoLinks()
+    replied = PermissionRepliedLive(
+        session_id="ses_child", request_id="per_1", reply="once", ancestors=("ses_root", SES)
+    )
+    data = msgspec.json.decode(encode(replied))
+    observe = story.log.relay.observe
+    async with observe(aggregate_id=SES) as above, observe(aggregate_id="ses_other") as beside:
+        story.log.announce(replied)
+        story.log.relay.receive(encode({"id": "evt_1", "type": "permission.v2.replied", "data": data}))
+        story.log.announce(SessionIdle(session_id="ses_child"))
+        story.log.announce(SessionIdle(session_id="ses_other"))
+        assert [event["data"] for event in await heard(above, 2)] == [data, data]
+        assert [event["type"] for event in await heard(beside, 1)] == ["session.idle"]

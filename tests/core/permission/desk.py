@@ -14,9 +14,11 @@ from holdfast.core.clock import Ids
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.event.bus import Announcement
 from holdfast.core.event.log import EventLog
+from holdfast.core.permission.authority import Authorities
 from holdfast.core.permission.permission import Permissions, Unattended, Wish
 from holdfast.core.permission.rules import Authority
 from holdfast.core.project.project import Project
+from holdfast.core.session.ancestors import Ancestors
 from holdfast.schema.codec import decode_any
 from holdfast.schema.location import Location
 from holdfast.schema.permission import Effect, PermissionRequest, Rule
@@ -89,13 +91,17 @@ class Desk:
             clock=clock,
             location=location,
             project=project_at(Path(str(database.path)).parent / project, project),
-            authority_of=self._authority,
+            authorities=Authorities(location, Ancestors(database), self._authority, self._elsewhere),
             unattended=unattended,
         )
         self._waiting: list[asyncio.Task[None]] = []
 
-    def _authority(self, agent: str) -> Authority | None:
-        rules = self.rules.get(agent)
+    def _authority(self, agent: str | None) -> Authority | None:
+        rules = self.rules.get(agent or "build")
+        return Authority(tuple(rules)) if rules is not None else None
+
+    async def _elsewhere(self, location: Location, agent: str | None) -> Authority | None:
+        rules = self.rules.get(f"{location.directory} {agent or 'build'}")
         return Authority(tuple(rules)) if rules is not None else None
 
     async def wait(self, wish: Wish) -> tuple[asyncio.Task[None], PermissionRequest]:

@@ -14,6 +14,7 @@ from holdfast.core.database.database import Database
 from holdfast.core.event.log import EventLog
 from holdfast.core.permission.permission import Unattended
 from holdfast.core.question.question import Questions
+from holdfast.core.session.ancestors import Ancestors
 from holdfast.schema.location import Location
 from holdfast.schema.question import Answer, Question, QuestionOption, QuestionRequest
 
@@ -42,7 +43,13 @@ class QuestionDesk:
         self.database = database
         self.ear = Ear(log, ASKED, REPLIED, REJECTED)
         self.questions = Questions(
-            log=log, database=database, ids=ids, clock=clock, location=location, unattended=unattended
+            log=log,
+            database=database,
+            ids=ids,
+            clock=clock,
+            location=location,
+            ancestors=Ancestors(database),
+            unattended=unattended,
         )
         self._waiting: list[asyncio.Task[tuple[Answer, ...]]] = []
 

@@ -11,12 +11,14 @@ import pytest
 from tests.core.tool.tool_support import Recorder, caller, texts
 
 from holdfast.core.filesystem.location_path import LocationPaths
+from holdfast.core.permission.rules import Authority
 from holdfast.core.process.process import Processes
 from holdfast.core.search.search import Search, find_ripgrep
 from holdfast.core.tool.builtin import grep as module
+from holdfast.core.tool.builtin.authorize import AuthorityOf
 from holdfast.core.tool.builtin.grep import grep_tool
-from holdfast.core.tool.tool import CallOutput, ToolFailure
-from holdfast.schema.permission import Effect
+from holdfast.core.tool.tool import CallOutput, ToolContext, ToolFailure
+from holdfast.schema.permission import Effect, Rule
 
 pytestmark = pytest.mark.anyio
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
@@ -46,18 +48,24 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def readable(agent: str, resource: str) -> Effect:
-    assert agent == "build"
-    if "private/" in resource or "outside/" in resource:
-        return "deny"
-    return "ask" if resource.endswith(".env") else "allow"
+def reading(effects: dict[str, Effect]) -> Authority:
+    return Authority(tuple(Rule(action="read", resource=name, effect=effect) for name, effect in effects.items()))
+
+
+async def readable(context: ToolContext) -> Authority:
+    assert context.agent == "build"
+    return reading({"*": "allow", "*.env": "ask", "*private/*": "deny", "*outside/*": "deny"})
+
+
+async def everything(context: ToolContext) -> Authority:
+    return reading({"*": "allow"})
 
 
 def made(
     root: Path,
     processes: Processes,
     asking: Recorder | None = None,
-    rules: Callable[[str, str], Effect] = readable,
+    rules: AuthorityOf = readable,
     managed: Callable[[Path], bool] = lambda path: False,
 ) -> Grep:
     search = Search(processes, ENVIRONMENT, find_ripgrep(ENVIRONMENT))
@@ -78,7 +86,7 @@ async def test_grep_gives_records_for_clients_and_a_list_by_file_for_the_model(
 ) -> None:
     """TOL-230, TOL-231, TOL-240: records for clients, a list by file for the model; approved by its pattern."""
     asking = Recorder()
-    output = await made(root, processes, asking, lambda agent, resource: "allow")(pattern="import (os|sys)")
+    output = await made(root, processes, asking, everything)(pattern="import (os|sys)")
     assert output.structured["value"] == [
         {
             "entry": {"path": "a.py", "type": "file"},
@@ -124,7 +132,7 @@ async def test_nor_when_the_file_is_named(grep: Grep, path: str) -> None:
 
 async def test_an_approved_secret_is_shown(root: Path, processes: Processes) -> None:
     """TOL-236: once the rules with saved approvals allow it."""
-    output = await made(root, processes, rules=lambda agent, resource: "allow")(pattern="canary", path=".env")
+    output = await made(root, processes, rules=everything)(pattern="canary", path=".env")
     assert paths(output) == [".env"]
 
 

@@ -12,8 +12,9 @@ import pytest
 from aiohttp import web
 from tests.core.web.site import Site, running_site, watched_connections
 
+from holdfast.core.permission.rules import AncestorAuthority, Authority
 from holdfast.core.scope import Scope
-from holdfast.core.tool.builtin.authorize import Denied
+from holdfast.core.tool.builtin.authorize import AuthorityOf, Denied
 from holdfast.core.tool.builtin.webfetch import (
     BODY_BYTES,
     BROWSER,
@@ -65,12 +66,23 @@ async def site() -> AsyncIterator[Site]:
         yield site
 
 
+def acting(*rules: Sequence[Rule]) -> AuthorityOf:
+    """The rules of the agent that calls, and of the agents above it."""
+    own, *others = (Authority(tuple(found)) for found in rules)
+    above = tuple(AncestorAuthority("ses_above", "build", found) for found in others)
+
+    async def authority_of(context: ToolContext) -> Authority:
+        return Authority(own.rules, above=above)
+
+    return authority_of
+
+
 def made(site: Site | None, approvals: Approvals | None = None) -> Tool[Any, Any]:
     """The tool, with a rule that names the site: it is on this machine."""
     rules = [Rule(action="*", resource="*", effect="allow")]
     if site is not None:
         rules.append(Rule(action="webfetch", resource=f"{site.base}/*", effect="allow"))
-    return webfetch_tool(Fetcher(AddressPolicy()), approvals or Approvals(), lambda agent: rules)
+    return webfetch_tool(Fetcher(AddressPolicy()), approvals or Approvals(), acting(rules))
 
 
 async def fetched(tool: Tool[Any, Any], **arguments: Any) -> dict[str, Any]:
@@ -170,7 +182,7 @@ async def test_a_redirect_to_another_origin_asks_again(site: Site) -> None:
         start = site.redirect("/start", there)
         rules = [Rule(action="webfetch", resource=f"{place.base}/*", effect="allow") for place in (site, other)]
         for approvals in (Approvals(), Approvals(there)):
-            tool = webfetch_tool(Fetcher(AddressPolicy()), approvals, lambda agent: rules)
+            tool = webfetch_tool(Fetcher(AddressPolicy()), approvals, acting(rules))
             if approvals._denied:
                 assert await failure(tool, url=start) == "Permission denied: webfetch"
             else:
@@ -349,3 +361,16 @@ async def test_webfetch_through_the_registry_returns_its_value_and_parts(site: S
     assert [type(part) for part in output.content] == [TextContent, FileContent]
     with pytest.raises(ToolFailure, match="Invalid tool input"):
         await catalog.execute("webfetch", {"url": page, "timeout": 500}, CONTEXT)
+
+
+async def test_a_private_address_must_be_named_by_every_ancestor_too(site: Site) -> None:
+    """TOL-436: a child reaches no machine that its parent could not reach."""
+    named = [Rule(action="webfetch", resource=f"{site.base}/*", effect="allow")]
+    everything = [Rule(action="*", resource="*", effect="allow")]
+    page = site.put("/page", "hello")
+    for above, allowed in ((named, True), (everything, False)):
+        tool = webfetch_tool(Fetcher(AddressPolicy()), Approvals(), acting(named, named, above))
+        if allowed:
+            assert "hello" in (await fetched(tool, url=page))["output"]
+        else:
+            assert "address not allowed" in await failure(tool, url=page)

@@ -13,6 +13,7 @@ from holdfast.protocol.instance import Health
 from holdfast.protocol.permissions import Evaluation
 from holdfast.protocol.project_copies import ProjectCopy
 from holdfast.schema.agent import Agent
+from holdfast.schema.budget import BudgetInfo, UsageInfo
 from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
 from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
 from holdfast.schema.inbox import InboxInput
@@ -129,6 +130,18 @@ SESSIONS_PUT_INSTRUCTION: Operation[None] = Operation(
 SESSIONS_REMOVE_INSTRUCTION: Operation[None] = Operation(
     "DELETE", "/api/session/{sessionID}/instructions/entries/{key}", frozenset({400, 401, 404}), "void"
 )
+SESSIONS_BUDGETS: Operation[builtins.list[BudgetInfo]] = Operation(
+    "GET", "/api/session/{sessionID}/budget", frozenset({400, 401, 404}), "data", builtins.list[BudgetInfo]
+)
+SESSIONS_SET_BUDGET: Operation[BudgetInfo] = Operation(
+    "PUT", "/api/session/{sessionID}/budget", frozenset({400, 401, 404}), "data", BudgetInfo
+)
+SESSIONS_REMOVE_BUDGET: Operation[None] = Operation(
+    "DELETE", "/api/session/{sessionID}/budget", frozenset({400, 401, 404}), "void"
+)
+SESSIONS_USAGE: Operation[UsageInfo] = Operation(
+    "GET", "/api/session/{sessionID}/usage", frozenset({400, 401, 404}), "data", UsageInfo
+)
 SESSIONS_INTERRUPTED: Operation[builtins.list[InterruptedActivity]] = Operation(
     "GET", "/api/session/interrupted", frozenset({400, 401}), "data", builtins.list[InterruptedActivity]
 )
@@ -172,7 +185,7 @@ SESSIONS_REQUEST_CONTEXT: Operation[RequestContextView] = Operation(
     "GET", "/api/session/{sessionID}/request-context", frozenset({400, 401, 404, 500}), "data", RequestContextView
 )
 SESSIONS_GENERATE: Operation[Generated] = Operation(
-    "POST", "/api/session/{sessionID}/generate", frozenset({400, 401, 404, 503}), "data", Generated
+    "POST", "/api/session/{sessionID}/generate", frozenset({400, 401, 404, 409, 503}), "data", Generated
 )
 SESSIONS_TODOS: Operation[builtins.list[Todo]] = Operation(
     "GET", "/api/session/{sessionID}/todo", frozenset({400, 401, 404}), "data", builtins.list[Todo]

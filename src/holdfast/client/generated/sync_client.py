@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.protocol.permissions import Evaluation
     from holdfast.protocol.project_copies import ProjectCopy
     from holdfast.schema.agent import Agent
+    from holdfast.schema.budget import Budget, BudgetInfo, UsageInfo
     from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
     from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
     from holdfast.schema.inbox import InboxInput
@@ -94,11 +95,11 @@ class SessionsGroup:
             options=options,
         )
 
-    def create(self, *, id: str | None = None, agent: str | None = None, model: str | ModelRef | None = None, location: Location | None = None, options: Options | None = None) -> Session:
+    def create(self, *, id: str | None = None, agent: str | None = None, model: str | ModelRef | None = None, location: Location | None = None, budget: Budget | None = None, options: Options | None = None) -> Session:
         """Create a Session, or return the existing one with this id. Fails with ConflictError."""
         return self._core.call(
             operations.SESSIONS_CREATE,
-            payload={"id": id, "agent": agent, "model": None if model is None else model_ref(model), "location": location},
+            payload={"id": id, "agent": agent, "model": None if model is None else model_ref(model), "location": location, "budget": budget},
             options=options,
         )
 
@@ -339,6 +340,39 @@ class SessionsGroup:
             options=options,
         )
 
+    def budgets(self, session_id: str, *, options: Options | None = None) -> builtins.list[BudgetInfo]:
+        """The budgets that hold for a Session, with what was used of them: its own first, then those of its ancestors. Fails with SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_BUDGETS,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+    def set_budget(self, session_id: str, *, budget: Budget, options: Options | None = None) -> BudgetInfo:
+        """Limit what a Session and everything below it may use, in place of the budget it had. Sessions that wait for the former budget go on. Fails with SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_SET_BUDGET,
+            params={"sessionID": session_id},
+            payload={"budget": budget},
+            options=options,
+        )
+
+    def remove_budget(self, session_id: str, *, options: Options | None = None) -> None:
+        """Remove the budget of a Session, if it has one. Sessions that wait for it go on. Fails with SessionNotFoundError."""
+        self._core.call(
+            operations.SESSIONS_REMOVE_BUDGET,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+    def usage(self, session_id: str, *, options: Options | None = None) -> UsageInfo:
+        """What a Session used by itself, and together with everything below it. Fails with SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_USAGE,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
     def interrupted(self, *, directory: str | None = None, options: Options | None = None) -> builtins.list[InterruptedActivity]:
         """Unfinished work of Sessions that no process executes: its progress, since when, and what happens next."""
         return self._core.call(
@@ -457,7 +491,7 @@ class SessionsGroup:
         )
 
     def generate(self, session_id: str, *, prompt: str, options: Options | None = None) -> Generated:
-        """One answer of the Session's model on the settled history, without tools; nothing is added to the conversation. A caller that disconnects ends it. Fails with ServiceUnavailableError, SessionNotFoundError."""
+        """One answer of the Session's model on the settled history, without tools; nothing is added to the conversation. A caller that disconnects ends it. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_GENERATE,
             params={"sessionID": session_id},
@@ -530,7 +564,7 @@ class PermissionsGroup:
         )
 
     def list(self, session_id: str, *, options: Options | None = None) -> builtins.list[PermissionRequest]:
-        """Pending permission requests of a Session. Fails with SessionNotFoundError."""
+        """Pending permission requests of a Session and its descendants. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.PERMISSIONS_LIST,
             params={"sessionID": session_id},
@@ -538,7 +572,7 @@ class PermissionsGroup:
         )
 
     def get(self, session_id: str, *, request_id: str, options: Options | None = None) -> PermissionRequest:
-        """One pending permission request. Fails with PermissionNotFoundError, SessionNotFoundError."""
+        """One pending permission request of a Session or a descendant. Fails with PermissionNotFoundError, SessionNotFoundError."""
         return self._core.call(
             operations.PERMISSIONS_GET,
             params={"sessionID": session_id, "requestID": request_id},
@@ -546,7 +580,7 @@ class PermissionsGroup:
         )
 
     def reply(self, session_id: str, *, request_id: str, reply: Literal["once", "always", "reject"], message: str | None = None, save: Sequence[str] | None = None, options: Options | None = None) -> None:
-        """Allow once, allow always, or reject. Fails with PermissionNotFoundError, SessionNotFoundError."""
+        """Allow once, allow always, or reject a request of a Session or a descendant. Fails with PermissionNotFoundError, SessionNotFoundError."""
         self._core.call(
             operations.PERMISSIONS_REPLY,
             params={"sessionID": session_id, "requestID": request_id},
@@ -568,7 +602,7 @@ class QuestionsGroup:
         )
 
     def list(self, session_id: str, *, options: Options | None = None) -> builtins.list[QuestionRequest]:
-        """Pending questions of a Session. Fails with SessionNotFoundError."""
+        """Pending questions of a Session and its descendants. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.QUESTIONS_LIST,
             params={"sessionID": session_id},
@@ -576,7 +610,7 @@ class QuestionsGroup:
         )
 
     def reply(self, session_id: str, *, request_id: str, answers: Sequence[Sequence[str]], options: Options | None = None) -> None:
-        """Answer a question. Fails with QuestionNotFoundError, SessionNotFoundError."""
+        """Answer a question of a Session or a descendant. Fails with QuestionNotFoundError, SessionNotFoundError."""
         self._core.call(
             operations.QUESTIONS_REPLY,
             params={"sessionID": session_id, "requestID": request_id},
@@ -585,7 +619,7 @@ class QuestionsGroup:
         )
 
     def reject(self, session_id: str, *, request_id: str, options: Options | None = None) -> None:
-        """Reject a question. The turn stops. Fails with QuestionNotFoundError, SessionNotFoundError."""
+        """Reject a question of a Session or a descendant. The turn that asked stops. Fails with QuestionNotFoundError, SessionNotFoundError."""
         self._core.call(
             operations.QUESTIONS_REJECT,
             params={"sessionID": session_id, "requestID": request_id},

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from holdfast.core.command.shell_insert import ShellInsert
-from holdfast.core.permission.rules import DENY_EVERYTHING
 from holdfast.core.skill.attachment import attach_skills
 from holdfast.schema.exceptions import ApiError, InvalidRequest
 from holdfast.schema.prompt import PromptOptions, SkillAttachment
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.core.agent.agents import Agents
     from holdfast.core.catalog.catalog import Catalog
     from holdfast.core.command.commands import Commands, Invocation
+    from holdfast.core.permission.authority import Authorities
     from holdfast.core.prompt.mentions import Mentions
     from holdfast.core.session.mentioned import Mentioned
     from holdfast.core.skill.skills import Skills
@@ -35,6 +35,7 @@ class CommandExpansion:
         commands: Commands,
         skills: Skills,
         agents: Agents,
+        authorities: Authorities,
         catalog: Catalog,
         tools: ToolRegistry,
         mentions: Mentions,
@@ -42,6 +43,7 @@ class CommandExpansion:
         self._commands = commands
         self._skills = skills
         self._agents = agents
+        self._authorities = authorities
         self._catalog = catalog
         self._tools = tools
         self._mentions = mentions
@@ -61,7 +63,7 @@ class CommandExpansion:
         if called.skill is not None:
             skills = (SkillAttachment(id=called.skill, name=called.skill, text=""), *skills)
         agent = self._agents.select(options.agent or session.agent).id
-        authority = self._agents.authority(agent) or DENY_EVERYTHING
+        authority = await self._authorities.of(session.id, agent)
         prompt = replace(
             given,
             text=called.text,

@@ -34,7 +34,6 @@ SHOWN_CHARACTERS = 200
 
 _TRUSTED_KEYS = {
     "shell": "chooses the program that runs commands",
-    "holdfast": "changes how this runtime works",
     "formatter": "names programs that format files",
     "lsp": "names language servers",
     "enterprise": "names a server of an organisation",
@@ -188,6 +187,14 @@ def restrict_agent(id: str, agent: Mapping[str, Any], grants: list[Grant]) -> di
     return {**rest, "request": {"body": kept}} if kept else rest
 
 
+def _holdfast(value: Mapping[str, Any], grants: list[Grant], outside: Outside) -> dict[str, Any]:
+    """Keeps the budget, which counts only where it is smaller than the user's."""
+    rest = {key: item for key, item in value.items() if key != "budget"}
+    if rest:
+        grants.append(Grant(("holdfast",), "changes how this runtime works", rest))
+    return {key: item for key, item in value.items() if key == "budget"}
+
+
 _RESTRICTIONS: dict[str, Callable[[Any, list[Grant], Outside], Any]] = {
     "providers": _providers,
     "plugins": _plugins,
@@ -196,6 +203,7 @@ _RESTRICTIONS: dict[str, Callable[[Any, list[Grant], Outside], Any]] = {
     "skills": _paths("skills", "loads skills from"),
     "references": _references,
     "agents": _agents,
+    "holdfast": _holdfast,
 }
 
 

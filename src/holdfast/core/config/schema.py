@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, dataclass_transform
 import msgspec
 from msgspec import Meta
 
+from holdfast.schema.budget import COUNT, MONEY, SECONDS
 from holdfast.schema.record import RecordMeta
 
 PositiveInt = Annotated[int, Meta(gt=0)]
@@ -290,6 +291,18 @@ class Sandbox(Section):
     private."""
 
 
+class BudgetLimits(Section):
+    """The budget of new Sessions that have no parent. A project that is not trusted can only narrow it."""
+
+    money: Annotated[float, Meta(ge=0, le=MONEY)] | None = None
+    """In US dollars."""
+    tokens: Annotated[int, Meta(ge=0, le=COUNT)] | None = None
+    turns: Annotated[int, Meta(ge=0, le=COUNT)] | None = None
+    """Requests to models."""
+    time: Annotated[float, Meta(ge=0, le=SECONDS)] | None = None
+    """Seconds of work."""
+
+
 class Subagents(Section):
     """How far Sessions may hand work on to children."""
 
@@ -311,6 +324,7 @@ class Holdfast(Section):
     recovery: Literal["ask", "continue", "abandon"] | None = None
     """What happens at start to turns that ended with their process."""
     titles: bool | None = None
+    budget: BudgetLimits | None = None
     turns: PositiveInt | None = None
     """The largest number of turns without new input, for agents without `steps`."""
     running_calls: PositiveInt | None = None

@@ -27,7 +27,7 @@ T = TypeVar("T", bound="msgspec.Struct")
 
 PROJECTIONS = (
     *("session", "lineage", "messages", "parts", "inbox", "todos", "attachments", "instructions"),
-    *("instruction_entries", "turn", "activity", "requests", "tasks"),
+    *("instruction_entries", "turn", "activity", "requests", "tasks", "budget"),
 )
 
 

@@ -31,6 +31,8 @@ class Announcement(Frozen):
     """Only durable events have it."""
     relayed: bool = False
     """Whether another process announced it first."""
+    ancestors: tuple[str, ...] = ()
+    """Further Sessions whose observers get it: those above the Session of a request to a person."""
 
 
 Listener = Callable[[Announcement], None]
@@ -62,7 +64,8 @@ class Subscription:
             return
         if self._accepts is not None and not self._accepts(announcement):
             return
-        if self._aggregate_id is not None and announcement.aggregate_id != self._aggregate_id:
+        wanted = self._aggregate_id
+        if wanted is not None and announcement.aggregate_id != wanted and wanted not in announcement.ancestors:
             return
         self._size += len(announcement.wire)
         if self._buffer and (len(self._buffer) >= self._capacity or self._size > BUFFER_BYTES):

@@ -190,8 +190,8 @@ class EventLog:
                     await dirty.wait()
 
     async def tail_live(self, aggregate_id: str, *, after: int = -1) -> AsyncIterator[list[bytes]]:
-        """As `tail`, with the live events of the Session while it is followed: encoded events, live ones marked. Raises
-        SubscriberOverflow when the reader falls behind.
+        """As `tail`, with the live events of the Session while it is followed, and those of requests that descendants
+        make to a person: encoded events, live ones marked. Raises SubscriberOverflow when the reader falls behind.
 
         An empty list says that live events begin.
 
@@ -331,7 +331,8 @@ class EventLog:
             location=location,
             data=msgspec.Raw(encode(payload)),
         )
-        return Announcement(event.id, event.type, getattr(payload, "session_id", None), encode(event))
+        above = getattr(payload, "ancestors", None) or ()
+        return Announcement(event.id, event.type, getattr(payload, "session_id", None), encode(event), ancestors=above)
 
     async def _announcements(self, aggregate_id: str, rows: Sequence[EventRow]) -> list[Announcement]:
         """Announcements of stored rows, as another process made them, with the Session's present Location."""

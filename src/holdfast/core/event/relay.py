@@ -69,6 +69,7 @@ class _Unit(Frozen):
 
 class _Subject(Record):
     session_id: str | None = None
+    ancestors: tuple[str, ...] = ()
 
 
 class Relay:
@@ -148,7 +149,9 @@ class Relay:
         subject: _Subject = decoder(_Subject).decode(event.data)
         if subject.session_id is None or block_of_delta(event.type, event.data) in self._ended:
             return
-        self.live(Announcement(event.id, event.type, subject.session_id, wire, relayed=True))
+        self.live(
+            Announcement(event.id, event.type, subject.session_id, wire, relayed=True, ancestors=subject.ancestors)
+        )
 
     async def close(self) -> None:
         self._stop()

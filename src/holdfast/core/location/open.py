@@ -34,6 +34,7 @@ from holdfast.core.location.settings import (
 )
 from holdfast.core.location.terminals import Terminals
 from holdfast.core.location.toolbox import BuiltinTools
+from holdfast.core.permission.authority import Authorities
 from holdfast.core.permission.permission import Permissions
 from holdfast.core.plugin.external import ExternalPlugins, external_plugins
 from holdfast.core.plugin.plugin import PluginProblem
@@ -54,6 +55,7 @@ from holdfast.core.runner.runner import Runner
 from holdfast.core.runner.services import LocationState, ModelServices, PeopleRequests, RunnerServices, ToolServices
 from holdfast.core.scope import Scope
 from holdfast.core.search.search import Search, find_ripgrep
+from holdfast.core.session.ancestors import Ancestors
 from holdfast.core.snapshot.snapshot import Snapshots
 from holdfast.core.state import Batches, Phase
 from holdfast.core.tool.authorization import PermissionAuthorizer
@@ -88,9 +90,10 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     config = _config(process, location, project, batches)
 
     # What people are asked.
-    agents = Agents(batches)
-    permissions = _permissions(process, location, project, agents)
-    questions = _questions(process, location)
+    agents, ancestors = Agents(batches), Ancestors(process.database)
+    authorities = Authorities(location, ancestors, agents.authority, process.authority_at)
+    permissions = _permissions(process, location, project, authorities)
+    questions = _questions(process, location, ancestors)
     authorizer = PermissionAuthorizer(permissions, sessions.ownership.identify)
 
     # What configuration changes, in one batch. The catalog holds the policy and follows the configuration first.
@@ -162,7 +165,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         sessions=sessions,
         models=ModelServices(catalog, process.providers.transport, LearnedLimits(sessions.clock), request_hooks),
         tools=ToolServices(
-            tools, builtin.shell_commands(), authorizer, snapshots, PeopleRequests(permissions, questions)
+            tools, builtin.shell_commands(), authorizer, snapshots, PeopleRequests(permissions, questions), authorities
         ),
         here=LocationState(
             location=location,
@@ -217,7 +220,9 @@ def _config(process: ProcessServices, location: Location, project: Project, batc
     return LiveConfig(load, batches, partial(process.wakeups.location, location))
 
 
-def _permissions(process: ProcessServices, location: Location, project: Project, agents: Agents) -> Permissions:
+def _permissions(
+    process: ProcessServices, location: Location, project: Project, authorities: Authorities
+) -> Permissions:
     sessions = process.sessions
     return Permissions(
         log=sessions.log,
@@ -226,14 +231,14 @@ def _permissions(process: ProcessServices, location: Location, project: Project,
         clock=sessions.clock,
         location=location,
         project=project,
-        authority_of=agents.authority,
+        authorities=authorities,
         unattended=process.host.unattended,
         wake=process.wakeups.session,
         ending=process.wakeups.ending,
     )
 
 
-def _questions(process: ProcessServices, location: Location) -> Questions:
+def _questions(process: ProcessServices, location: Location, ancestors: Ancestors) -> Questions:
     sessions = process.sessions
     return Questions(
         log=sessions.log,
@@ -241,6 +246,7 @@ def _questions(process: ProcessServices, location: Location) -> Questions:
         ids=sessions.ids,
         clock=sessions.clock,
         location=location,
+        ancestors=ancestors,
         unattended=process.host.unattended,
         wake=process.wakeups.session,
         ending=process.wakeups.ending,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.core.credential.store import CredentialStore
     from holdfast.core.database.database import Database
     from holdfast.core.filesystem.ownership import Owners
+    from holdfast.core.permission.authority import AuthorityAt
     from holdfast.core.permission.permission import Unattended
     from holdfast.core.process.sandbox.backends import Backends
     from holdfast.core.process.sandbox.confinement import Setting
@@ -83,3 +84,5 @@ class ProcessServices(Frozen):
     context: ContextServices
     tools: SharedTools
     wakeups: Wakeups
+    authority_at: AuthorityAt
+    """What an agent of any Location may do."""

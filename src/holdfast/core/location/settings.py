@@ -15,6 +15,7 @@ from holdfast.core.tool.builtin.subagent import SubagentSettings
 from holdfast.core.tool.preview import OutputLimits
 from holdfast.llm.limits import AnswerLimits
 from holdfast.llm.route.retry import RetryLimits
+from holdfast.schema.budget import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -118,7 +119,19 @@ def session_settings(config: Config, environment: Mapping[str, str]) -> SessionS
         answer=AnswerLimits(**_given(config, "holdfast", "answer")),
         snapshots=snapshots is not False,
         **_given(config, "holdfast", only=("titles", "recovery", "turns")),
+        budget=default_budget(config),
     )
+
+
+def default_budget(config: Config) -> Budget | None:
+    """The budget of new Sessions without a parent: each limit from the last document of the user or a trusted project,
+    and narrowed by projects that are not trusted."""
+    limits: dict[str, float] = {}
+    documents = [document for document in config.documents() if document.data.get("holdfast", {}).get("budget")]
+    for document in sorted(documents, key=lambda found: not found.trusted):
+        for name, value in document.data["holdfast"]["budget"].items():
+            limits[name] = value if document.trusted else min(value, limits.get(name, value))
+    return Budget(**limits) if limits else None  # type: ignore[arg-type]
 
 
 def subagent_settings(config: Config) -> SubagentSettings:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.location.settings import bash_settings, file_settings, remembered, subagent_settings
-from holdfast.core.permission.rules import DENY_EVERYTHING, evaluate
 from holdfast.core.tool.builtin.apply_patch import apply_patch_tool
 from holdfast.core.tool.builtin.bash import ShellCommands, bash_tool
 from holdfast.core.tool.builtin.edit import edit_tool
@@ -32,18 +31,16 @@ if TYPE_CHECKING:
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.location.location_context import LocationContext
     from holdfast.core.location.process_services import ProcessServices
-    from holdfast.core.permission.rules import Authority
     from holdfast.core.process.process import Processes
     from holdfast.core.process.sandbox.sandbox import Sandbox
     from holdfast.core.question.question import Questions
     from holdfast.core.scope import Scope
     from holdfast.core.search.search import Search
+    from holdfast.core.tool.authorization import PermissionAuthorizer
     from holdfast.core.tool.builtin import question
-    from holdfast.core.tool.builtin.authorize import Authorizer
     from holdfast.core.tool.registry import ToolRegistry
     from holdfast.core.tool.tool import Tool
     from holdfast.schema.location import Location
-    from holdfast.schema.permission import Effect
 else:
     question = deferred("holdfast.core.tool.builtin.question")
 
@@ -58,7 +55,7 @@ class BuiltinTools:
         config: LiveConfig,
         agents: Agents,
         context: LocationContext,
-        authorizer: Authorizer,
+        authorizer: PermissionAuthorizer,
         questions: Questions,
         processes: Processes,
         sandbox: Sandbox,
@@ -92,6 +89,7 @@ class BuiltinTools:
 
     def _tools(self) -> dict[str, Tool[Any, Any]]:
         host, files, search, authorizer = self._host, self.files, self._search, self._authorizer
+        external_paths, authority = self._external_paths, authorizer.authority
         web = Fetcher(AddressPolicy(own_ports=lambda: host.own_ports))
         tools: dict[str, Tool[Any, Any]] = {
             "read": read_tool(files, authorizer, on_read=self._context.note_read),
@@ -99,14 +97,16 @@ class BuiltinTools:
             "edit": edit_tool(files, authorizer),
             "apply_patch": apply_patch_tool(files, authorizer),
             "bash": self._bash(),
-            "glob": glob_tool(files.paths, search, authorizer, external_paths=self._external_paths),
-            "grep": grep_tool(files.paths, search, authorizer, self._readable, external_paths=self._external_paths),
+            "glob": glob_tool(files.paths, search, authorizer, external_paths=external_paths),
+            "grep": grep_tool(
+                files.paths, search, authorizer, authorizer.authority, external_paths=self._external_paths
+            ),
             "skill": skill_tool(self._context.skills, authorizer),
             "subagent": subagent_tool(
                 self._process.tools.tasks, self._process.sessions.store, self._agents, authorizer, self._subagents
             ),
             "todowrite": todowrite_tool(self._process.tools.todos, authorizer),
-            "webfetch": webfetch_tool(web, authorizer, lambda agent: self._authority(agent).rules),
+            "webfetch": webfetch_tool(web, authorizer, authority),
         }
         if host.unattended == "wait":
             tools["question"] = question.question_tool(self._questions, authorizer)
@@ -131,13 +131,6 @@ class BuiltinTools:
         return ShellCommands(
             self.files.paths, self._processes, self._authorizer, self._host.environment, self._commands, self._sandbox
         )
-
-    def _authority(self, agent: str) -> Authority:
-        return self._agents.authority(agent) or DENY_EVERYTHING
-
-    def _readable(self, agent: str, resource: str) -> Effect:
-        authority = self._authority(agent)
-        return evaluate(authority.rules, "read", resource, authority.fences)
 
     def _external_paths(self) -> Literal["ask", "deny"]:
         return self._settings().external_paths

@@ -20,10 +20,12 @@ from holdfast.schema.exceptions import PermissionNotFound as PermissionNotFound
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from holdfast.core.permission.rules import AncestorAuthority
     from holdfast.schema.permission import Rule
 
 FEEDBACK_CHARACTERS = 2_000
 RESOURCE_CHARACTERS = 500
+NAME_CHARACTERS = 100
 
 DENIED = "Permission denied: {action} {resource}"
 CORRECTED = "The user rejected this action and said: {feedback}"
@@ -31,6 +33,9 @@ REQUEST_DENIED = "the permission request was denied"
 """Why something was not done for which a person denied the permission, where no turn ends with that."""
 NOBODY_TO_ASK = "it needs approval and nobody is here to give it"
 TOO_MANY_WAIT = "too many requests of this Session already wait for an answer"
+ABOVE_DENIES = "{agent} of Session {session} may not do it, and this Session works for that one"
+ABOVE_HAS_NO_AGENT = "{agent} of Session {session} does not exist, and this Session works for that one"
+ABOVE_IS_GONE = "this Session works for Session {session}, which does not exist any more"
 
 
 class PermissionDenied(HoldfastError):
@@ -88,6 +93,13 @@ class InvalidSave(InvalidRequest):
         super().__init__(message, kind="Payload", field="save")
         self.request_id = request_id
         self.patterns = tuple(patterns)
+
+
+def denied_above(ancestor: AncestorAuthority) -> str:
+    """Why an ancestor denies something to a child."""
+    agent = "the default agent" if ancestor.agent is None else f"the agent {_shorten(ancestor.agent, NAME_CHARACTERS)}"
+    texts = {None: ABOVE_DENIES, "agent": ABOVE_HAS_NO_AGENT, "session": ABOVE_IS_GONE}
+    return texts[ancestor.missing].format(agent=agent, session=ancestor.session_id)
 
 
 def _shorten(text: str, most: int) -> str:

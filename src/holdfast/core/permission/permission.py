@@ -2,7 +2,7 @@
 
 Invariants
 - Rules and saved approvals are read at each evaluation. The caller names the agent, which does not change while the
-  request waits.
+  request waits. The agents of ancestors of the Session are those of the moment.
 - An approval covers what was shown: one call, or patterns that the request offered. A configured deny overrides it,
   even if it was added while the request waited.
 - An unknown agent is denied everything."""
@@ -10,6 +10,7 @@ Invariants
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.core.permission import rules as policy
@@ -22,6 +23,7 @@ from holdfast.core.permission.errors import (
     DeniedWithFeedback,
     InvalidSave,
     PermissionNotFound,
+    denied_above,
 )
 from holdfast.core.permission.requests import Requests, TooManyRequests, Unreachable
 from holdfast.core.session.errors import SessionNotFound
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.database.database import Database
     from holdfast.core.event.log import EventLog
+    from holdfast.core.permission.authority import Authorities
     from holdfast.core.permission.rules import Authority
     from holdfast.core.project.project import Project
     from holdfast.schema.location import Location
@@ -44,8 +47,6 @@ if TYPE_CHECKING:
 
 Unattended = Literal["wait", "deny", "allow"]
 """What happens to an `ask`: it waits for a person, or is answered at once because nobody will come."""
-
-KNOWN_SESSIONS = 1_000
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
         clock: Clock,
         location: Location,
         project: Project,
-        authority_of: Callable[[str], Authority | None],
+        authorities: Authorities,
         unattended: Unattended = "wait",
         wake: Callable[[str], None] = lambda session_id: None,
         ending: Callable[[], bool] = lambda: False,
@@ -103,9 +104,8 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
         super().__init__(log, database, clock, location, wake, ending)
         self.saved = SavedApprovals(database, ids, clock, project)
         self.unattended: Unattended = unattended
+        self.authorities = authorities
         self._ids = ids
-        self._authority_of = authority_of
-        self._known_sessions: set[str] = set()
 
     async def assert_allowed(self, wish: Wish) -> None:
         """Return when the call is allowed, however long a person takes to decide. Raises DeniedByRule,
@@ -119,7 +119,7 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
     async def ask(self, wish: Wish) -> Asked:
         """Evaluate without waiting. Only the effect `ask` makes a request."""
         effect = await self._effect(wish)
-        request = self._request(wish)
+        request = await self._request(wish)
         if effect != "ask":
             return Asked(request.id, effect)
         try:
@@ -156,7 +156,9 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
         return PermissionAskedLive(**{name: getattr(request, name) for name in PermissionRequest.__struct_fields__})
 
     def live_answer(self, request: PermissionRequest, answer: PermissionAnswer) -> PermissionRepliedLive:
-        return PermissionRepliedLive(session_id=request.session_id, request_id=request.id, reply=answer.reply)
+        return PermissionRepliedLive(
+            session_id=request.session_id, request_id=request.id, reply=answer.reply, ancestors=request.ancestors
+        )
 
     def interrupted(self, request: PermissionRequest) -> PermissionReplied:
         return self._replied(request, "reject", "interrupted")
@@ -170,23 +172,14 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
     # -- evaluation ----------------------------------------------------------------------------------------------
 
     async def _effect(self, wish: Wish) -> Effect:
-        await self._check_session(wish.session_id)
+        authority = await self._authority(wish)
         if not wish.resources:
             raise ValueError(f"{wish.action}: a permission needs at least one resource")
-        return await self._evaluate(wish.agent, wish.action, wish.resources, wish.save)
+        return await self._evaluate(authority, wish.action, wish.resources, wish.save)
 
-    async def _check_session(self, session_id: str) -> None:
-        """Remembers Sessions that exist: deleting one interrupts its work first."""
-        if session_id in self._known_sessions:
-            return
-        if not await self._database.fetch("session.exists", {"id": session_id}):
-            raise SessionNotFound(session_id)
-        if len(self._known_sessions) >= KNOWN_SESSIONS:
-            self._known_sessions.clear()
-        self._known_sessions.add(session_id)
-
-    async def _evaluate(self, agent: str, action: str, resources: Sequence[str], save: Sequence[str] | None) -> Effect:
-        authority = self._authority(agent)
+    async def _evaluate(
+        self, authority: Authority, action: str, resources: Sequence[str], save: Sequence[str] | None
+    ) -> Effect:
         effect = policy.configured(authority.rules, action, resources, authority.fences)
         if effect != "ask":
             return effect
@@ -200,20 +193,23 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
             saved_beats_narrower_ask=self.saved_beats_narrower_ask,
         )
 
-    def _authority(self, agent: str) -> Authority:
-        return self._authority_of(agent) or policy.DENY_EVERYTHING
+    async def _authority(self, wish: Wish) -> Authority:
+        return await self.authorities.of(wish.session_id, wish.agent)
 
     async def _denied(self, wish: Wish, *, reason: str | None = None) -> DeniedByRule:
-        authority = self._authority(wish.agent)
+        authority = await self._authority(wish)
         rules, fences = authority.rules, authority.fences
         denied = [name for name in wish.resources if policy.evaluate(rules, wish.action, name, fences) == "deny"]
         applicable = policy.applicable(rules, await self.saved.here(), wish.action, fences)
+        if reason is None and authority.above:
+            ancestor = self.authorities.denying(wish.agent, authority, wish.action, wish.resources)
+            reason = denied_above(ancestor) if ancestor is not None else None
         return DeniedByRule(wish.action, denied or wish.resources, applicable, reason=reason)
 
     # -- asking and answering ------------------------------------------------------------------------------------
 
     async def _wait_for_approval(self, wish: Wish) -> None:
-        request = self._request(wish)
+        request = await self._request(wish)
         try:
             if self.unattended != "wait":
                 if await self._answer_unattended(request, wish) == "deny":
@@ -226,11 +222,11 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
             raise DeniedByPerson(request.id) from error
         if answer.reply == "reject":
             raise DeniedWithFeedback(answer.message) if answer.message else DeniedByPerson(request.id)
-        authority = self._authority(wish.agent)
+        authority = await self._authority(wish)
         if policy.configured(authority.rules, wish.action, wish.resources, authority.fences) == "deny":
             raise await self._denied(wish)
 
-    def _request(self, wish: Wish) -> PermissionRequest:
+    async def _request(self, wish: Wish) -> PermissionRequest:
         return PermissionRequest(
             id=wish.id or self._ids.of("per"),
             session_id=wish.session_id,
@@ -239,6 +235,7 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
             save=tuple(wish.save) or None,
             metadata=dict(wish.metadata) if wish.metadata is not None else None,
             source=wish.source,
+            ancestors=await self.authorities.ancestors.ids(wish.session_id),
         )
 
     def _asked(self, request: PermissionRequest, wish: Wish) -> PermissionAsked:
@@ -273,7 +270,7 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
         if not await self.answer(request, replied, before=before, local=local):
             raise PermissionNotFound(request_id)
         if reply == "reject":
-            await self._deny_others(session_id, replied.message)
+            await self._deny_others(request.session_id, replied.message)
         elif patterns:
             await self._release_covered()
 
@@ -286,8 +283,12 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
         """Allow the requests that saved approvals now cover, each under the rules of its own agent."""
         for one in await self.pending():
             other, agent = one.request, one.agent
-            if agent is not None and await self._evaluate(agent, other.action, other.resources, other.save) == "allow":
-                await self.answer(other, self._replied(other, "always", "saved"))
+            if agent is None:
+                continue
+            with suppress(SessionNotFound):  # deleted meanwhile
+                authority = await self.authorities.of(other.session_id, agent)
+                if await self._evaluate(authority, other.action, other.resources, other.save) == "allow":
+                    await self.answer(other, self._replied(other, "always", "saved"))
 
     def _replied(
         self,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
 from holdfast.core.session.errors import AlreadyAnswered, AlreadyTaken
-from holdfast.core.session.stored_activity import RequestRow
+from holdfast.core.session.stored_activity import RequestRow, TreeRequestRow
 from holdfast.schema.codec import decoder
 from holdfast.schema.exceptions import Conflict, HoldfastError
 from holdfast.schema.frozen import Frozen
@@ -178,6 +178,11 @@ class Requests(ABC, Generic[R, A]):
     async def for_session(self, session_id: str) -> tuple[R, ...]:
         """The open requests of a Session at this Location, oldest first."""
         return tuple(found.request for found in await self.pending(session_id))
+
+    async def of_tree(self, session_id: str) -> tuple[R, ...]:
+        """The open requests of a Session and of its descendants, at whatever Locations; oldest first."""
+        rows = await self._database.fetch("request.open_of_tree", {"session_id": session_id}, into=TreeRequestRow)
+        return tuple(decoder(self.request_type).decode(row.data) for row in rows if row.kind == self.kind)
 
     async def pending(self, session_id: str | None = None) -> Sequence[Pending[R]]:
         """The open requests with their agents, oldest first; of one Session, or of all."""

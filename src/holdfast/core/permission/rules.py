@@ -6,7 +6,7 @@ of the rules and all fences the strictest verdict counts. So nobody lifts a deni
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
@@ -33,6 +33,19 @@ class Authority(Frozen):
 
     rules: tuple[Rule, ...]
     fences: tuple[tuple[Rule, ...], ...] = ()
+    """With what `above` adds to them."""
+    above: tuple[AncestorAuthority, ...] = ()
+
+
+class AncestorAuthority(Frozen):
+    """What an agent of an ancestor of the Session may do."""
+
+    session_id: str
+    agent: str | None
+    """None is the default agent."""
+    authority: Authority
+    missing: Literal["agent", "session"] | None = None
+    """What does not exist any more; then everything is denied."""
 
 
 DENY_EVERYTHING = Authority((Rule(action="*", resource="*", effect="deny"),))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.event.log import EventLog
     from holdfast.core.permission.permission import Unattended
+    from holdfast.core.session.ancestors import Ancestors
     from holdfast.schema.location import Location
     from holdfast.schema.question import Question, QuestionTool
 
@@ -55,12 +56,14 @@ class Questions(Requests[QuestionRequest, QuestionAnswer]):
         ids: Ids,
         clock: Clock,
         location: Location,
+        ancestors: Ancestors,
         unattended: Unattended = "wait",
         wake: Callable[[str], None] = lambda session_id: None,
         ending: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(log, database, clock, location, wake, ending)
         self._ids = ids
+        self._ancestors = ancestors
         self.unattended: Unattended = unattended
 
     async def ask(
@@ -73,7 +76,13 @@ class Questions(Requests[QuestionRequest, QuestionAnswer]):
             raise SessionNotFound(session_id)
         if self.unattended != "wait":
             raise Unanswerable(NOBODY_TO_ASK)
-        request = QuestionRequest(id=self._ids.of("que"), session_id=session_id, questions=tuple(questions), tool=tool)
+        request = QuestionRequest(
+            id=self._ids.of("que"),
+            session_id=session_id,
+            questions=tuple(questions),
+            tool=tool,
+            ancestors=await self._ancestors.ids(session_id),
+        )
         asked = QuestionAsked(
             timestamp=self._clock.now(),
             session_id=session_id,
@@ -104,8 +113,15 @@ class Questions(Requests[QuestionRequest, QuestionAnswer]):
 
     def live_answer(self, request: QuestionRequest, answer: QuestionAnswer) -> Record:
         if answer.answers is None:
-            return QuestionRejectedLive(session_id=request.session_id, request_id=request.id)
-        return QuestionRepliedLive(session_id=request.session_id, request_id=request.id, answers=answer.answers)
+            return QuestionRejectedLive(
+                session_id=request.session_id, request_id=request.id, ancestors=request.ancestors
+            )
+        return QuestionRepliedLive(
+            session_id=request.session_id,
+            request_id=request.id,
+            answers=answer.answers,
+            ancestors=request.ancestors,
+        )
 
     def interrupted(self, request: QuestionRequest) -> QuestionRejected:
         return self._rejected(request, "interrupted")

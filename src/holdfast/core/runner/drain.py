@@ -24,7 +24,7 @@ from holdfast.core.runner.titles import AGENT as TITLE
 from holdfast.core.runner.turn_options import NO_OPTIONS, asks_nothing
 from holdfast.core.session.activity import described, goes_on_by_itself
 from holdfast.core.session.answer_outcome import TURN_INTERRUPTED
-from holdfast.core.session.errors import Interrupted, TurnLimitReached, UnfinishedWork
+from holdfast.core.session.errors import BudgetReached, Interrupted, TurnLimitReached, UnfinishedWork
 from holdfast.schema.deferred import deferred
 from holdfast.schema.model import ModelRef
 from holdfast.schema.session_event import ActivityEnded, ActivitySuspended
@@ -81,7 +81,7 @@ class Drain:
             calls = [found for found in calls if found.task]
         waiting = seen.queue or seen.steer
         continues = any(found.answered for found in calls) or (waiting and goes_on_by_itself(left))
-        if not (self._forced or seen.steer_asks or continues):
+        if not (self._forced or seen.steer_asks or continues or await self._scope.spending.paused()):
             return  # queued input, and input that asks for no answer, waits behind the decision
         if not seen.steer_asks and not (calls and all(found.task for found in calls)):
             await self._count_attempt()  # waiting for a child ends no process
@@ -122,12 +122,14 @@ class Drain:
         self._state.checkpoint_seq = await self._store.checkpoint_seq(self._session_id)
         self._state.options = await self._store.prompt_options(self._session_id) or NO_OPTIONS
         await self._close_interrupted(left, keep=keep, goes_on=goes_on, ends=ends)
+        await self._scope.spending.begin(self._scope.outbox, self._services.here.settings().budget)
         try:
             yield
         finally:
             await self._sending.finish()
             await self._services.tools.requests.settled(self._session_id)
             await self._scope.outbox.commit()
+            await self._scope.spending.finish()
 
     @asynccontextmanager
     async def _begun_alone(self) -> AsyncIterator[None]:
@@ -147,6 +149,9 @@ class Drain:
         except Interrupted:
             await self._stopped()
             raise
+        except BudgetReached as reached:
+            await self._forget_attempts()  # what is owed waits, and did not fail
+            await self._scope.spending.pause(self._scope.outbox, reached)
         except StorageError:
             raise  # nothing can be recorded; the next drain finds out
         except Exception as error:
@@ -258,6 +263,7 @@ class Drain:
         if boundary is not None and not owed and all(asks_nothing(item.prompt) for item in inputs):
             await self._preparation.promote_only(session, inputs)
             return False
+        await self._scope.spending.check(self._scope.outbox)
         ready = await self._preparation.turn(session, inputs, owed=owed or boundary is None)
         return ready is not None and await self._turn(ready)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.core.runner.history import History
     from holdfast.core.runner.outbox import Outbox
     from holdfast.core.runner.session_cache import SessionCache
+    from holdfast.core.runner.spending import Spending
     from holdfast.core.session.interrupt import Interrupt
     from holdfast.core.session.ownership import Lease
     from holdfast.schema.model import ModelRef
@@ -50,4 +51,5 @@ class DrainScope(Frozen):
     outbox: Outbox
     cache: SessionCache
     history: History
+    spending: Spending
     state: DrainState

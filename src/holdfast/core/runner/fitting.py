@@ -8,8 +8,9 @@ from holdfast.core.runner.assigned_model import assigned_model
 from holdfast.core.runner.budget import Window
 from holdfast.core.runner.preparation import cache_id, session_headers
 from holdfast.core.runner.retries import reported
+from holdfast.core.runner.spending import Expected
 from holdfast.core.session.errors import CompactionFailed, InputExceedsWindow, NothingToCompact
-from holdfast.core.session.transcript import tokens
+from holdfast.core.session.transcript import join, tokens
 from holdfast.llm.request import HttpOverlay
 from holdfast.schema.deferred import deferred
 
@@ -87,6 +88,8 @@ class Fitting:
             if manual:
                 raise NothingToCompact(session_id)
             return compacting.Report(compacted=False)
+        asked = sum(tokens(len(join(items))) for items in chosen.passes)
+        await self._scope.spending.reserve(outbox, lambda: Expected.estimated(asked, by.allowed, by.price))
         retry = reported(sessions.log, outbox, session_id, self._here.location, sessions.clock)
         retry = retry.replace(limits=ready.settings.limits.retry)
         transport, hooks = self._models.transport, self._models.hooks

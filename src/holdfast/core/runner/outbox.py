@@ -24,10 +24,20 @@ def ignore(committed: Committed) -> None:
     pass
 
 
+def nothing(staged: Sequence[Record]) -> Sequence[Statement]:
+    return ()
+
+
 class Outbox:
-    def __init__(self, lease: Lease, committed: Callable[[Committed], None] = ignore) -> None:
-        """`committed` is called with each commit of events."""
+    def __init__(
+        self,
+        lease: Lease,
+        committed: Callable[[Committed], None] = ignore,
+        beside: Callable[[Sequence[Record]], Sequence[Statement]] = nothing,
+    ) -> None:
+        """`committed` is called with each commit of events. `beside` gives statements that go with events."""
         self._lease = lease
+        self._beside = beside
         self._committed = committed
         self._staged: list[Record] = []
         self._submitted: list[asyncio.Future[Committed]] = []
@@ -77,7 +87,7 @@ class Outbox:
     ) -> Committed:
         """A commit of its own, which may be refused without taking along what is staged: that goes first."""
         self.submit()
-        committed = await self._lease.publish(*payloads, before=before, local=local)
+        committed = await self._lease.publish(*payloads, before=before, local=(*local, *self._beside(payloads)))
         if payloads:
             self._committed(committed)
         return committed
@@ -90,7 +100,7 @@ class Outbox:
     def _handed_over(self, staged: list[Record], local: Sequence[Statement]) -> asyncio.Future[Committed]:
         """What cannot even be handed over fails like a commit: nothing after it counts."""
         try:
-            return self._lease.submit(*staged, local=local)
+            return self._lease.submit(*staged, local=(*local, *self._beside(staged)))
         except Exception as error:  # noqa: BLE001 - whoever commits next is told
             refused: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
             refused.set_exception(error)

@@ -96,6 +96,7 @@ class Preparation:
         resolved = catalog.resolve(session.id, chosen_model(options, session.model, agent, catalog), agent)
         state.sampled = (agent.id, resolved.ref)
         state.allowance.steps = agent.steps
+        agent = await self.fenced(session, agent)
         epoch, context, promoted = await self._epoch(session, agent, resolved, inputs)
         if not owed and not promoted:
             return None
@@ -134,6 +135,10 @@ class Preparation:
         if selection.agent is None:
             raise AgentUnavailable(session_id, selection.id)
         return selection.agent
+
+    async def fenced(self, session: Session, agent: Agent) -> Agent:
+        """The agent with the fences that the ancestors of the Session set."""
+        return await self._tools.authorities.fenced(session, agent)
 
     def offered(self, agent: Agent, options: PromptOptions, *, without: frozenset[str] = frozenset()) -> Materialized:
         """The tools that the agent's rules and the prompt leave."""

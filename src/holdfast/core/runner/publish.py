@@ -68,7 +68,7 @@ class TurnPublisher:
         self.of = turn
         self._ids = ids
         self._clock = clock
-        self._price = price
+        self.price = price
         self._texts: dict[str, TextBuffer] = {}
         """Open blocks: what was received, and which of it has not been announced yet."""
         self._reasonings: dict[str, TextBuffer] = {}
@@ -208,7 +208,7 @@ class TurnPublisher:
         if not self.ended and self.finish is not None:
             tokens = stored_tokens(self.finish.usage)
             error = UnknownError(message=message, code=code)
-            self._stage(ev.StepFailed, error=error, cost=self._price(tokens), tokens=tokens)
+            self._stage(ev.StepFailed, error=error, cost=self.price(tokens), tokens=tokens)
             self.ended = True
 
     def tell(self, text: str) -> None:
@@ -230,7 +230,7 @@ class TurnPublisher:
         """`unchanged` says that no tool of this step can have changed a file: then the tree after it is known.
         `structured` is the answer in the form that the prompt asked for; `rejected` is why it does not have it."""
         if not self.ended and self.finish is not None:
-            used, cost = self.used, self._price(self.used)
+            used, cost = self.used, self.price(self.used)
             tree = {"snapshot": self.snapshot, "files": ()} if unchanged and self.snapshot is not None else {}
             finish = self.finish.reason if structured is msgspec.UNSET else "stop"
             answer = {"structured": structured, "rejected": rejected}

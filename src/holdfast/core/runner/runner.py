@@ -10,6 +10,7 @@ from holdfast.core.runner.drain_scope import DrainScope, DrainState
 from holdfast.core.runner.history import History
 from holdfast.core.runner.outbox import Outbox
 from holdfast.core.runner.session_cache import SessionCache
+from holdfast.core.runner.spending import Spending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,15 +47,17 @@ class Runner:
     def _drain(self, session_id: str, lease: Lease, interrupt: Interrupt, *, forced: bool = False) -> Iterator[Drain]:
         """Everything that lives as long as one drain."""
         sessions = self._services.sessions
-        with sessions.log.signals.follow(session_id) as signal:
+        with sessions.log.signals.follow(session_id) as signal, sessions.budgets.draining():
+            spending = Spending(sessions.budgets, sessions.store, sessions.clock, session_id)
             cache = SessionCache(sessions.store, session_id, signal)
             scope = DrainScope(
                 session_id=session_id,
                 lease=lease,
                 interrupt=interrupt,
-                outbox=Outbox(lease, cache.committed),
+                outbox=Outbox(lease, cache.committed, spending.settlement),
                 cache=cache,
                 history=History(sessions.store, session_id),
+                spending=spending,
                 state=DrainState(),
             )
             yield Drain(self._services, scope, forced=forced)

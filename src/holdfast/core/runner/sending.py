@@ -13,6 +13,7 @@ from holdfast.core.runner.budget import total_input
 from holdfast.core.runner.prefix import Prefix
 from holdfast.core.runner.publish import TurnOf, TurnPublisher
 from holdfast.core.runner.retries import reported
+from holdfast.core.runner.spending import Expected
 from holdfast.core.runner.step_snapshots import StepSnapshots
 from holdfast.core.runner.turn import Turn
 from holdfast.llm.answer_format import refused_way
@@ -82,7 +83,7 @@ class Sending:
     async def resume(self, session: Session, open_turn: OpenTurn, calls: Sequence[OpenCall]) -> Outcome:
         """Execute the calls that waited for a person or a child when their process ended, and end their step."""
         await self._models.catalog.ready()
-        agent = self._preparation.agent(session.id, open_turn.agent)
+        agent = await self._preparation.fenced(session, self._preparation.agent(session.id, open_turn.agent))
         self._state.allowance.steps = agent.steps
         tools = self._preparation.offered(agent, self._state.options)
         publisher = self.publisher(open_turn.agent, open_turn.model)
@@ -120,17 +121,20 @@ class Sending:
         sessions, scope, ref = self._sessions, self._scope, ready.resolved.ref
         publisher = self.publisher(ready.agent.id, ref, ready.resolved.price)
         turn = self._turn(publisher, ready.tools, ready.settings)
-        if ready.settings.snapshots:
-            self._trees.begin()
         learned = self._models.learned.of(ref)
         now = sessions.clock.now()
         dispatched = self._prefix.dispatch(ready.frame, scope.session_id, now, 1, learned, ready.conversation)
-        scope.outbox.submit(dispatched)  # the turn waits for it, while it makes its request ready
+        # The turn waits for it, while it makes its request ready.
+        await scope.spending.dispatch(scope.outbox, dispatched, lambda: self._expected(ready))
+        if ready.settings.snapshots:
+            self._trees.begin()
         retry = reported(sessions.log, scope.outbox, scope.session_id, self._here.location, sessions.clock)
         self._state.answer = None
         try:
             before = self._trees.before_step
-            outcome = await turn.run(self._models.transport, ready.prepared, retry, before, ready.output)
+            outcome = await turn.run(
+                self._models.transport, ready.prepared, retry, before, ready.output, lambda: self._answered(publisher)
+            )
         finally:
             if publisher.message_id is not None and publisher.called:
                 self._trees.after_step(publisher.message_id, looked_only=ready.tools.look_only(publisher.tools))
@@ -141,6 +145,15 @@ class Sending:
             self._state.estimate.learn(publisher.used, scope.history.characters)
             self._models.learned.answered(ref, total_input(publisher.used))
         return turn, outcome
+
+    async def _answered(self, publisher: TurnPublisher) -> None:
+        await self._scope.spending.answered(self._scope.outbox, publisher.used, publisher.price)
+
+    def _expected(self, ready: ReadyTurn) -> Expected:
+        """What the request may cost."""
+        asked = ready.frame.generation.max_tokens if ready.frame.generation else None
+        estimated = self._state.estimate.of(self._scope.history.characters)
+        return Expected.estimated(estimated, asked or ready.resolved.limit.output, ready.resolved.price)
 
     def _turn(self, publisher: TurnPublisher, tools: Materialized, settings: SessionSettings) -> Turn:
         store, session_id = self._sessions.store, self._scope.session_id

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from holdfast.core.context.turn_context import TurnContext
     from holdfast.core.event.log import EventLog
     from holdfast.core.event.publisher import Publisher
+    from holdfast.core.permission.authority import Authorities
     from holdfast.core.permission.permission import Permissions
     from holdfast.core.plugin.request import RequestHooks
     from holdfast.core.question.question import Questions
     from holdfast.core.runner.learned import LearnedLimits
     from holdfast.core.runner.settings import SessionSettings
     from holdfast.core.runner.titles import Titles
+    from holdfast.core.session.budgets import Budgets
     from holdfast.core.session.inbox import Inbox
     from holdfast.core.session.ownership import Ownership
     from holdfast.core.session.store import SessionStore
@@ -45,6 +47,7 @@ class SessionServices(Frozen):
     ownership: Ownership
     epochs: Epochs
     titles: Titles
+    budgets: Budgets
     ids: Ids
     clock: Clock
 
@@ -66,6 +69,7 @@ class ToolServices(Frozen):
     authorizer: Authorizer
     snapshots: Snapshots
     requests: PeopleRequests
+    authorities: Authorities
 
 
 class ContextComposer(Protocol):

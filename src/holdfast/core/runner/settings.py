@@ -6,6 +6,7 @@ from typing import Literal
 
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.route.retry import RetryLimits
+from holdfast.schema.budget import Budget  # noqa: TC001 - msgspec reads the annotations
 from holdfast.schema.frozen import Frozen
 
 RecoveryPolicy = Literal["ask", "continue", "abandon"]
@@ -37,3 +38,5 @@ class SessionSettings(Frozen):
     recovery: RecoveryPolicy = "ask"
     turns: int | None = None
     """The safety cap on turns since the last input; None is none."""
+    budget: Budget | None = None
+    """Of new Sessions without a parent."""

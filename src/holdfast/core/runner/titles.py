@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.core.clock import Clock
     from holdfast.core.event.log import EventLog
     from holdfast.core.plugin.request import RequestHooks
+    from holdfast.core.session.budgets import Budgets
     from holdfast.core.session.records import SessionRecords
     from holdfast.core.session.store import SessionStore
     from holdfast.llm.route.transport import Transport
@@ -55,6 +56,7 @@ class Titles:
         records: SessionRecords,
         transport: Transport,
         clock: Clock,
+        budgets: Budgets,
         *,
         enabled: bool = True,
     ) -> None:
@@ -63,6 +65,7 @@ class Titles:
         self._records = records
         self._transport = transport
         self._clock = clock
+        self._budgets = budgets
         self._enabled = enabled
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -91,7 +94,10 @@ class Titles:
         try:
             async with self._slots, asyncio.timeout(SECONDS):
                 first = [row.decode() for row in await self._store.messages(session.id, order="asc", limit=20)]
-                title = _beginning(first) if model is None else await self._ask(session, model, first, hooks)
+                if model is None or await self._store.refusing_budget(session.id) is not None:
+                    title = _beginning(first)
+                else:
+                    title = await self._ask(session, model, first, hooks)
             if title:
                 await self._records.name(session.id, title)
         except (LLMError, ApiError, MessageUndecodable, TimeoutError) as error:
@@ -115,7 +121,8 @@ class Titles:
                 cost=model.price(used),
                 tokens=used,
             )
-            await self._log.publish(spent, location=session.location)
+            counted = await self._budgets.settlement(session.id)
+            await self._log.publish(spent, location=session.location, local=counted)
         return _clean(answer.text)
 
 

@@ -122,10 +122,12 @@ class Turn:
         retry: Retry,
         barrier: Callable[[], Awaitable[str | None]],
         output: TurnOutput | None = None,
+        answered: Callable[[], Awaitable[None]] | None = None,
     ) -> Outcome:
         """Raises what ended the stream, after everything was recorded. The request goes out once all that was handed
         to the outbox is on disk, its dispatch included. `barrier` gives the tree before the step; no step starts and no
-        tool runs before it is there. `output` is the format that the request asks for."""
+        tool runs before it is there. `output` is the format that the request asks for. `answered` is awaited when the
+        answer is complete and calls of it still run."""
         publisher = self._publisher
         self._output = output
         failure: Exception | None = None
@@ -138,6 +140,8 @@ class Turn:
         except Exception as error:  # noqa: BLE001 - whatever broke the stream is recorded first, then raised
             failure, interrupted = error, False
         self._streaming = False
+        if answered is not None and publisher.finish is not None and publisher.unsettled:
+            await answered()
         if isinstance(failure, LLMError) and self._is_recoverable(failure):
             self._held_back = failure
         if (held := self._held_back) is not None and not interrupted:

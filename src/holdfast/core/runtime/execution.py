@@ -256,12 +256,13 @@ class Execution:
         finally:
             if session is not None:
                 if session.parent_id is not None:
-                    await self._child_ended(session_id)
+                    await self.child_ended(session_id)
                 self._log.announce(SessionIdle(session_id=session_id), location=session.location)
                 self._announce(session_id, session.location, Idle())
 
-    async def _child_ended(self, session_id: str) -> None:
-        """A failure leaves it to the next drain of the child, or to the next process."""
+    async def child_ended(self, session_id: str) -> None:
+        """Serve whoever waits for this child. A failure leaves it to the next drain of the child, or to the next
+        process."""
         try:
             await self._tasks.child_ended(session_id)
         except Exception as error:  # noqa: BLE001 - the drain's own outcome is what its waiters hear
@@ -339,6 +340,7 @@ class Execution:
             or session_id in self._exclusive
             or bool(await self._store.waiting(session_id))
             or await self._answered(session_id)
+            or await self._store.pause(session_id) is not None
         )
 
     async def _answered(self, session_id: str) -> bool:

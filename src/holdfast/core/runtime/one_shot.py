@@ -49,16 +49,18 @@ class OneShotAnswers:
         self._store = sessions.store
         self._epochs = sessions.epochs
         self._clock = sessions.clock
+        self._budgets = sessions.budgets
         self._locations = locations
         self._transport = transport
         self._environment = environment
 
     async def generate(self, session_id: str, prompt: str) -> str:
         """The model's answer to `prompt`, without tools. Does not wait for a running turn. May be cancelled at any
-        time. Raises GenerationFailed, or what keeps the Session's agent or model from being used."""
+        time. Raises GenerationFailed, BudgetReached, or what keeps the Session's agent or model from being used."""
         if len(prompt.encode("utf-8", "replace")) > TEXT_BYTES:
             raise PromptTooLarge(session_id, "prompt", "its text", TEXT_BYTES)
         session = await self._store.get(session_id)
+        await self._budgets.check(session_id)
         async with self._locations.use(session.location) as services:
             await services.catalog.ready()
             selection = services.agents.select(session.agent)
@@ -113,7 +115,8 @@ class OneShotAnswers:
             cost=resolved.price(used),
             tokens=used,
         )
-        await self._log.publish(spent, location=session.location)
+        counted = await self._budgets.settlement(session.id)
+        await self._log.publish(spent, location=session.location, local=counted)
 
 
 def _settled(history: Iterable[SessionMessage]) -> Iterable[SessionMessage]:

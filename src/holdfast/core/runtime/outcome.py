@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.session.activity import described
 from holdfast.core.session.answer_outcome import outcome_of_answer
+from holdfast.core.session.budgets import paused_wait
+from holdfast.schema.budget import BUDGET_REACHED
 from holdfast.schema.insight import Outcome
 from holdfast.schema.session_message import AssistantMessage
 
@@ -21,6 +23,15 @@ async def outcome_of(store: SessionStore, session_id: str) -> Outcome:
     pending = len(await store.all_pending(session_id))
     answer = await _newest_answer(store, session_id)
     answer_id = answer.id if answer is not None else None
+    if (pause := await store.pause(session_id)) is not None:
+        wait = await paused_wait(store, session_id, pause)
+        return Outcome(
+            type="waiting",
+            message_id=answer_id,
+            error=f"it waits for {wait.what}, until {wait.ends}",
+            code=BUDGET_REACHED,
+            pending=pending,
+        )
     if (activity := await store.activity(session_id)) is not None:
         status = described(activity)
         return Outcome(

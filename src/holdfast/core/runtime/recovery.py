@@ -64,8 +64,10 @@ class Recovery:
         self._continuing: set[asyncio.Task[None]] = set()
 
     async def interrupted(self) -> list[InterruptedActivity]:
-        """Everything that a Session owes and no living process works on: tree by tree, each from its root down."""
-        found = [described(activity) for activity in await self._left()]
+        """Everything that a Session owes and no living process works on, unless it waits for a budget: tree by tree,
+        each from its root down."""
+        left = await self._left()
+        found = [described(activity) for activity in left if await self._store.pause(activity.session_id) is None]
         return await by_tree(self._trees, found)
 
     async def start(self) -> None:

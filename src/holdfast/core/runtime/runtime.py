@@ -53,6 +53,7 @@ from holdfast.core.runtime.tree_changes import TreeChanges
 from holdfast.core.runtime.trees import Trees
 from holdfast.core.runtime.waits import Waits
 from holdfast.core.session.attachments import Attachments
+from holdfast.core.session.budgets import Budgets
 from holdfast.core.session.id_locks import IdLocks
 from holdfast.core.session.inbox import Inbox
 from holdfast.core.session.instruction_entries import InstructionEntries
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from holdfast.core.filesystem.image import ImageLimits
     from holdfast.core.location.services import LocationServices
     from holdfast.core.permission.permission import Unattended
+    from holdfast.core.permission.rules import Authority
     from holdfast.core.process.sandbox.confinement import Setting
     from holdfast.core.runner.settings import RecoveryPolicy
     from holdfast.schema.model import ModelRef
@@ -131,6 +133,8 @@ class HostOptions(Frozen):
     """Hide the secrets in this process's environment from its children. Only for a process that is the runtime's."""
     titles: bool = True
     """Give Sessions without a title one after their first exchange."""
+    goes_on: bool = True
+    """Whether Sessions that other processes paused go on in this one when it changes their budget."""
 
 
 class Runtime:
@@ -189,7 +193,11 @@ class Runtime:
         self.metrics = Metrics()
         self.epochs = Epochs(self.database, ids, clock, self.metrics)
         self.todos = Todos(self.log, self.database, clock)
-        self._titles = Titles(self.log, self.store, records, self._transport, clock, enabled=self._options.titles)
+        wakeups = Wakeups()
+        self.budgets = Budgets(self.log, self.store, wakeups, clock, goes_on=self._options.goes_on)
+        self._titles = Titles(
+            self.log, self.store, records, self._transport, clock, self.budgets, enabled=self._options.titles
+        )
         sessions = SessionServices(
             log=self.log,
             store=self.store,
@@ -197,12 +205,12 @@ class Runtime:
             ownership=self._ownership,
             epochs=self.epochs,
             titles=self._titles,
+            budgets=self.budgets,
             ids=ids,
             clock=clock,
         )
 
         # What Locations share.
-        wakeups = Wakeups()
         trees = StoredTrees(self.database)
         tasks = Tasks(self.log, self.database, self.store, self._inbox, records, wakeups, clock)
         self.credentials = CredentialStore(self.paths.credentials, ids, clock)
@@ -223,8 +231,10 @@ class Runtime:
             context=ContextServices(FileCache(), remote, skills, self.application_context),
             tools=SharedTools(self.application_tools, self.outputs, self.todos, tasks, Backends(self._environment)),
             wakeups=wakeups,
+            authority_at=self._authority_at,
         )
         stack.push_async_callback(self.log.close)
+        stack.push_async_callback(self.budgets.close)
         stack.push_async_callback(self._ownership.close)
         self.locations: ServiceMap[LocationServices] = ServiceMap(self._build_services)
         stack.push_async_callback(self.locations.close)
@@ -245,7 +255,7 @@ class Runtime:
             recovery=self.recovery,
             waits=Waits(self.database, self.store, self.execution, self._ownership, clock),
             check=PromptCheck(self.locations),
-            tree_changes=TreeChanges(trees, self.execution, self._inbox, records, tasks),
+            tree_changes=TreeChanges(sessions, trees, self.execution, records, tasks),
         )
         self.instructions = InstructionEntries(self.log, self.store, clock)
         self.resolving = IdLocks()
@@ -302,6 +312,12 @@ class Runtime:
     async def _image_limits(self, location: Location) -> ImageLimits:
         async with self.locations.use(location) as services:
             return image_limits(services.config.current)
+
+    async def _authority_at(self, location: Location, agent: str | None) -> Authority | None:
+        async with self.locations.use(location) as services:
+            await services.config.refresh()
+            await services.catalog.ready()  # plugins may add agents
+            return services.agents.authority(agent)
 
     async def verify(self) -> list[Mismatch]:
         """Projection rows that differ from what the log says."""

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.records import SessionRecords
     from holdfast.core.session.stored_messages import StoredMessage
     from holdfast.core.session.stored_sessions import Direction, Order, SessionAnchor, SessionFilter
+    from holdfast.schema.budget import Budget
     from holdfast.schema.event import EventEnvelope
     from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, WaitInfo
     from holdfast.schema.location import Location
@@ -83,6 +84,7 @@ class Sessions:
         self._tree_changes = tree_changes
         self._ids = services.ids
         self._clock = services.clock
+        self._budgets = services.budgets
         self._ongoing: set[asyncio.Task[Any]] = set()
 
     async def create(
@@ -93,6 +95,7 @@ class Sessions:
         id: str | None = None,
         agent: str | None = None,
         model: ModelRef | None = None,
+        budget: Budget | None = None,
     ) -> Session:
         """A new Session, or the one that has this id already, whatever else was asked. The id of a deleted Session is
         refused: its events are still in the log."""
@@ -114,6 +117,7 @@ class Sessions:
             subpath=subpath(location.directory, project.listed_directory),
             agent=agent,
             model=model,
+            budget=budget,
         )
         return await self._detached(self._records.create(new, before=(ensure,)))
 
@@ -206,7 +210,7 @@ class Sessions:
         """Interrupts what runs, then removes the Session and its descendants from every view. Their events stay in the
         log. With `keep_children` the children stay, without a parent."""
         await self._store.get(session_id)
-        await self._detached(self._tree_changes.delete(session_id, keep_children=keep_children))
+        await self._detached(self._delete(session_id, keep_children=keep_children))
 
     async def move(self, session_id: str, directory: str, *, move_changes: bool = False) -> None:
         await self._detached(self._moves.move(session_id, directory, move_changes=move_changes))
@@ -350,7 +354,7 @@ class Sessions:
     async def interrupt(self, session_id: str, *, background: bool = False) -> None:
         """Stop what runs, with the tasks that its calls wait for; with `background`, everything below it."""
         await self._store.get(session_id)
-        stopping = self._tree_changes.interrupt if background else self._interrupt
+        stopping = self._tree_changes.interrupt if background else self._tree_changes.interrupt_one
         await self._detached(stopping(session_id))
 
     async def active(self) -> list[str]:
@@ -409,10 +413,9 @@ class Sessions:
         if await self._store.blocked(session_id) is not None:
             self._execution.wake(session_id)
 
-    async def _interrupt(self, session_id: str) -> None:
-        if session_id in await self._execution.active():
-            await self._inbox.hold_back(session_id)
-        await self._execution.interrupt(session_id)
+    async def _delete(self, session_id: str, *, keep_children: bool) -> None:
+        await self._tree_changes.delete(session_id, keep_children=keep_children)
+        await self._budgets.changed(session_id)
 
     async def _detached(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.get_running_loop().create_task(work)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from holdfast.core.session.errors import SessionHasChildren, SessionNotFound
 
 if TYPE_CHECKING:
+    from holdfast.core.runner.services import SessionServices
     from holdfast.core.runtime.execution import Execution
-    from holdfast.core.session.inbox import Inbox
     from holdfast.core.session.records import SessionRecords
     from holdfast.core.session.stored_trees import StoredTrees
     from holdfast.core.session.tasks import Tasks
@@ -26,11 +26,18 @@ ROUNDS = 20
 
 class TreeChanges:
     def __init__(
-        self, trees: StoredTrees, execution: Execution, inbox: Inbox, records: SessionRecords, tasks: Tasks
+        self,
+        services: SessionServices,
+        trees: StoredTrees,
+        execution: Execution,
+        records: SessionRecords,
+        tasks: Tasks,
     ) -> None:
+        self._store = services.store
+        self._inbox = services.inbox
+        self._budgets = services.budgets
         self._trees = trees
         self._execution = execution
-        self._inbox = inbox
         self._records = records
         self._tasks = tasks
 
@@ -38,7 +45,7 @@ class TreeChanges:
         """Interrupt a Session and everything below it, background tasks too. Their results are added to the inbox of
         the Session that gave them, and wake nobody."""
         with self._tasks.quietly(session_id):
-            await self._interrupt_one(session_id)
+            await self.interrupt_one(session_id)
             for _ in range(ROUNDS):
                 tasks = await self._trees.background_tasks(session_id)
                 ids = await self._trees.deepest_first(session_id)
@@ -51,13 +58,13 @@ class TreeChanges:
                         await self._tasks.child_ended(task.child_id)
                     for id in ids:
                         if id in running:
-                            await self._interrupt_one(id)
+                            await self.interrupt_one(id)
 
     async def delete(self, session_id: str, *, keep_children: bool = False) -> None:
         """Interrupt a Session and delete it: with everything below it, or without, and then its children have no parent
         any more. Raises SessionNotFound."""
         if keep_children:
-            await self._interrupt_one(session_id)
+            await self.interrupt_one(session_id)
         else:
             await self.interrupt(session_id)
         for attempt in range(1, ROUNDS + 1):
@@ -86,8 +93,13 @@ class TreeChanges:
                 with suppress(SessionNotFound):
                     await self._records.release(member.id)
 
-    async def _interrupt_one(self, session_id: str) -> None:
-        """With the tasks that its calls wait for."""
-        if session_id in await self._execution.active():
+    async def interrupt_one(self, session_id: str) -> None:
+        """Interrupt a Session, with the tasks that its calls wait for."""
+        paused = await self._store.pause(session_id) is not None
+        if paused or session_id in await self._execution.active():
             await self._inbox.hold_back(session_id)
         await self._execution.interrupt(session_id)
+        if paused:  # what waits for a budget is not executed
+            await self._execution.abandon(session_id)
+            await self._budgets.forget_pause(session_id)
+            await self._execution.child_ended(session_id)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from holdfast.core.runtime.subagent_wait import Delegation, subagent_wait
 from holdfast.core.runtime.waits import ToolRow, TurnRow, blocked_wait, recovery_wait
 from holdfast.core.session.activity import described
+from holdfast.core.session.budgets import ENDS
+from holdfast.core.session.budgets import described as used_of
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.core.session.stored_activity import Blocked
 from holdfast.core.session.stored_trees import totals
@@ -99,6 +101,7 @@ class Trees:
             waits[request.session_id].append(request.wait())
         for blocked in await self._database.fetch_large("tree.blocked", key, into=_BlockedOfTree):
             waits[blocked.session_id].append(blocked_wait(blocked))
+        await self._add_paused(key, running, waits)
         left = {id for id in busy if rows[id].owes and id not in running}
         await self._add_left({id for id in left if not waits[id] and id not in delegated}, waits)
         for id in busy:
@@ -109,6 +112,22 @@ class Trees:
             found = [subagent_wait(call.delegation(), waits[call.child_id or ""]) for call in delegated.get(id, ())]
             waits[id][:0] = found
         return waits
+
+    async def _add_paused(self, key: dict[str, str], running: frozenset[str], waits: dict[str, list[WaitInfo]]) -> None:
+        """What waits for a budget. Each budget is read once."""
+        paused = [
+            row
+            for row in await self._database.fetch_large("tree.pauses", key, into=_Paused)
+            if row.session_id not in running
+        ]
+        known = {id: await self._store.budgets(id) for id in {row.budget_id for row in paused}}
+        for row in paused:
+            info = next((info for info in known[row.budget_id] if info.session_id == row.budget_id), None)
+            what = f"the budget of {row.budget_id}" + (
+                f": {used_of(info)}" if info is not None and info.reached else ""
+            )
+            wait = WaitInfo(kind="budget", since=row.since, what=what, ends=ENDS, id=row.budget_id)
+            waits[row.session_id].append(wait)
 
     async def _add_left(self, left: Collection[str], waits: dict[str, list[WaitInfo]]) -> None:
         """What no process works on."""
@@ -121,7 +140,7 @@ class Trees:
 
 def _state(row: NodeRow, running: bool, waits: list[WaitInfo]) -> NodeState:
     kinds = {wait.kind for wait in waits}
-    if kinds & {*PERSON, "subagent"}:
+    if kinds & {*PERSON, "subagent", "budget"}:
         return "waiting"
     if running:
         return "running"
@@ -169,6 +188,12 @@ class _Call(Frozen):
 
     def delegation(self) -> Delegation:
         return Delegation(self.key, self.since, self.child_id or "", self.agent or "", self.description or "")
+
+
+class _Paused(Frozen):
+    session_id: str
+    budget_id: str
+    since: int
 
 
 class _Request(Frozen):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.runtime.subagent_wait import Delegation, subagent_wait
 from holdfast.core.session.activity import described
+from holdfast.core.session.budgets import paused_wait
+from holdfast.core.session.stored_activity import TreeRequestRow
 from holdfast.schema.codec import decode_any
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.insight import WaitInfo
@@ -48,9 +50,12 @@ class Waits:
             waits += [row.wait() for row in await self._database.fetch("wait.tools", key, into=ToolRow)]
             waits += [row.wait() for row in await self._database.fetch("wait.compaction", key, into=_CompactionRow)]
             waits += [_shell(shell) for shell in (await self._store.open_shell(session_id),) if shell is not None]
+        elif (pause := await self._store.pause(session_id)) is not None:
+            waits = [await paused_wait(self._store, session_id, pause)]
         else:
             waits = await self._left(session_id)
-        waits += [row.wait() for row in await self._database.fetch("wait.requests", key, into=_RequestRow)]
+        asked = await self._database.fetch("request.open_of_tree", key, into=TreeRequestRow)
+        waits += [_request(row, session_id) for row in asked]
         if (blocked := await self._store.blocked(session_id)) is not None:
             waits.append(blocked_wait(blocked))
         elif not waits and not held and not self._execution.here(session_id):
@@ -67,7 +72,8 @@ class Waits:
         return await self._with_subagents(session_id, waits, chain)
 
     async def _with_subagents(self, session_id: str, waits: list[WaitInfo], chain: int) -> list[WaitInfo]:
-        """With a child, and what that waits for, in the place of the call that waits for it."""
+        """With a child, and what that waits for, in the place of the call that waits for it. A call whose child waits
+        for nothing but a budget waits for that."""
         tasks = [task for task in await self._store.open_tasks(session_id) if not task.background]
         if not tasks or chain >= LONGEST_CHAIN:
             return waits
@@ -76,6 +82,10 @@ class Waits:
         for task in tasks:
             below = await self.of(task.child_id, chain=chain + 1)
             call = calls.pop(task.call_id, None)
+            causes = [wait for wait in below if wait.kind != "owner"]
+            if causes and all(wait.kind == "budget" for wait in causes):
+                found.append(causes[0])
+                continue
             since = call.since if call is not None else task.started
             found.append(
                 subagent_wait(Delegation(task.call_id, since, task.child_id, task.agent, task.description), below)
@@ -146,25 +156,24 @@ class _CompactionRow(Frozen):
         return WaitInfo(kind="compaction", since=self.since, what=what, ends=ends)
 
 
-class _RequestRow(Frozen):
-    id: str
-    kind: str
-    since: int
-    data: str
-
-    def wait(self) -> WaitInfo:
-        asked = decode_any(self.data)
-        if self.kind == "permission":
-            what = f"permission: {asked.get('action')} {', '.join(asked.get('resources', []))[:200]}"
-            return WaitInfo(kind="permission", since=self.since, what=what, ends="a person replies", id=self.id)
-        questions = asked.get("questions") or [{}]
+def _request(row: TreeRequestRow, session_id: str) -> WaitInfo:
+    asked = decode_any(row.data)
+    below = row.session_id if row.session_id != session_id else None
+    child = f" for the child {below}" if below is not None else ""
+    if row.kind == "permission":
+        what = f"permission{child}: {asked.get('action')} {', '.join(asked.get('resources', []))[:200]}"
         return WaitInfo(
-            kind="question",
-            since=self.since,
-            what=f"an answer: {questions[0].get('question', '')[:200]}",
-            ends="a person answers or dismisses it",
-            id=self.id,
+            kind="permission", since=row.since, what=what, ends="a person replies", id=row.id, session_id=below
         )
+    questions = asked.get("questions") or [{}]
+    return WaitInfo(
+        kind="question",
+        since=row.since,
+        what=f"an answer{child}: {questions[0].get('question', '')[:200]}",
+        ends="a person answers or dismisses it",
+        id=row.id,
+        session_id=below,
+    )
 
 
 def blocked_wait(blocked: Blocked) -> WaitInfo:

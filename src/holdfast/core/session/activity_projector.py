@@ -10,8 +10,8 @@ from holdfast.core.session.errors import (
     AlreadyTaken,
 )
 from holdfast.core.session.projected_rows import (
+    break_off,
     end_activity,
-    end_turn,
     moment,
 )
 from holdfast.schema import session_event as ev
@@ -38,7 +38,7 @@ def turn_dispatched(event: Projected) -> tuple[Statement, ...]:
 
 
 def turn_abandoned(event: Projected) -> tuple[Statement, ...]:
-    return (end_turn(event.data),)
+    return break_off(event.data)
 
 
 def activity_ended(event: Projected) -> tuple[Statement, ...]:
@@ -58,7 +58,7 @@ def permission_asked(event: Projected) -> tuple[Statement, ...]:
 def permission_replied(event: Projected) -> tuple[Statement, ...]:
     data: ev.PermissionReplied = event.data
     given = {"reply": data.reply, "message": data.message, "cause": data.cause}
-    return (_answered(data, {key: value for key, value in given.items() if value is not None}),)
+    return _answered(data, {key: value for key, value in given.items() if value is not None})
 
 
 def question_asked(event: Projected) -> tuple[Statement, ...]:
@@ -66,11 +66,11 @@ def question_asked(event: Projected) -> tuple[Statement, ...]:
 
 
 def question_replied(event: Projected) -> tuple[Statement, ...]:
-    return (_answered(event.data, {"answers": event.data.answers}),)
+    return _answered(event.data, {"answers": event.data.answers})
 
 
 def question_rejected(event: Projected) -> tuple[Statement, ...]:
-    return (_answered(event.data, {"rejected": event.data.cause or "person"}),)
+    return _answered(event.data, {"rejected": event.data.cause or "person"})
 
 
 def request_taken(event: Projected) -> tuple[Statement, ...]:
@@ -107,6 +107,9 @@ def _request(data: ev.PermissionAsked | ev.QuestionAsked, kind: str, agent: str 
 
 def _answered(
     data: ev.PermissionReplied | ev.QuestionReplied | ev.QuestionRejected, reply: Mapping[str, Any]
-) -> Statement:
-    row = {"session_id": data.session_id, "id": data.request_id, "reply": encode_text(reply)}
-    return Statement("request.reply", row, changes=1, error=AlreadyAnswered)
+) -> tuple[Statement, ...]:
+    key = {"session_id": data.session_id, "id": data.request_id}
+    return (
+        Statement("work.waited", {**key, "timestamp": data.timestamp}, operational=True),
+        Statement("request.reply", {**key, "reply": encode_text(reply)}, changes=1, error=AlreadyAnswered),
+    )

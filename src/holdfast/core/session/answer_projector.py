@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from holdfast.core.database.unit import Statement, Value
 from holdfast.core.session.projected_rows import (
+    break_off,
     end_activity,
     end_inputs,
     end_turn,
@@ -50,7 +51,8 @@ def step_ended(event: Projected) -> tuple[Statement, ...]:
     }
     usage = {**usage_row(data, data.cost, data.tokens), "message_id": data.assistant_message_id}
     step = {"session_id": data.session_id, "message_id": data.assistant_message_id}
-    ended = [_end_step(data, patch), Statement("session.add_step_usage", usage), end_turn(data)]
+    worked = Statement("work.step", {**step, "timestamp": data.timestamp}, operational=True)
+    ended = [_end_step(data, patch), Statement("session.add_step_usage", usage), worked, end_turn(data)]
     if data.structured is not UNSET:
         value = Statement("message.set_structured", {**step, "value": encode_text(data.structured)})
         return (*ended, value, *end_activity(data))
@@ -63,12 +65,12 @@ def step_failed(event: Projected) -> tuple[Statement, ...]:
     data: ev.StepFailed = event.data
     patch: dict[str, Any] = {"time": {"completed": data.timestamp}, "finish": "error", "error": data.error}
     if data.cost is None or data.tokens is None:
-        return (_end_step(data, patch), end_turn(data), *end_activity(data))
+        return (_end_step(data, patch), *break_off(data), *end_activity(data))
     usage = {**usage_row(data, data.cost, data.tokens), "message_id": data.assistant_message_id}
     return (
         _end_step(data, {**patch, "cost": data.cost, "tokens": data.tokens}),
         Statement("session.add_step_usage", usage),
-        end_turn(data),
+        *break_off(data),
         *end_activity(data),
     )
 

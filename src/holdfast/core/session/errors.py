@@ -11,6 +11,7 @@ Conflict
 ├── NothingToCompact        there is no older history to summarise
 ├── UnfinishedWork          work of an earlier process has to be finished or given up first
 ├── CompactionInUse         other messages follow the checkpoint
+├── BudgetReached           a budget of the Session or an ancestor has nothing left
 ├── ChangesNotMoved         capturing, applying or discarding changes failed
 └── Interrupted             the execution was interrupted
 InvalidRequest
@@ -44,6 +45,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.database.errors import Refused
+from holdfast.schema.budget import BUDGET_REACHED
 from holdfast.schema.exceptions import Conflict, Forbidden, HoldfastError, InvalidRequest, ServiceUnavailable
 from holdfast.schema.exceptions import InstructionTooLarge as InstructionTooLarge
 from holdfast.schema.exceptions import InvalidCursor as InvalidCursor
@@ -211,6 +213,17 @@ class AgentUnavailable(ServiceUnavailable):
         super().__init__(f"Agent {agent} is not available: no configuration defines it", service="agent")
         self.session_id = session_id
         self.agent = agent
+
+
+class BudgetReached(Conflict):
+    """A budget has nothing left for another request."""
+
+    code = BUDGET_REACHED
+
+    def __init__(self, session_id: str, budget_id: str, used: str) -> None:
+        whose = "this session" if budget_id == session_id else budget_id
+        super().__init__(f"The budget of {whose} is used up: {used}", resource=session_id)
+        self.budget_id = budget_id
 
 
 class GenerationFailed(ServiceUnavailable):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.session.activity_projector import ACTIVITY_PROJECTORS
 from holdfast.core.session.answer_projector import ANSWER_PROJECTORS
+from holdfast.core.session.budget_projector import BUDGET_PROJECTORS
 from holdfast.core.session.inbox_projector import INBOX_PROJECTORS
 from holdfast.core.session.message_projector import MESSAGE_PROJECTORS
 from holdfast.core.session.session_projector import RECORD_PROJECTORS
@@ -23,4 +24,5 @@ SESSION_PROJECTORS: Projectors = {
     **ANSWER_PROJECTORS,
     **ACTIVITY_PROJECTORS,
     **TASK_PROJECTORS,
+    **BUDGET_PROJECTORS,
 }

@@ -14,6 +14,8 @@ from holdfast.core.database.errors import Moved
 from holdfast.core.database.unit import Statement
 from holdfast.core.session import errors
 from holdfast.core.session.errors import SessionHasChildren, SessionIdInUse, SessionNotFound
+from holdfast.schema.budget import Budget  # noqa: TC001 - msgspec reads the annotations
+from holdfast.schema.budget_event import BudgetSet
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.model import DEFAULT_VARIANT
 from holdfast.schema.pattern import pattern
@@ -64,6 +66,7 @@ class NewSession(Frozen):
     agent: str | None = None
     model: ModelRef | None = None
     title: str | None = None
+    budget: Budget | None = None
 
 
 class SessionRecords:
@@ -80,8 +83,9 @@ class SessionRecords:
         unused = Statement("event.any_of", {"aggregate_id": new.id}, found=False, error=SessionIdInUse)
         parent = (existing(new.parent_id),) if new.parent_id is not None else ()
         created = SessionCreated(session_id=new.id, info=self._new_record(new))
+        limits = [BudgetSet(timestamp=self._clock.now(), session_id=new.id, budget=new.budget)] if new.budget else []
         try:
-            await self._log.publish(created, location=new.location, before=(*before, unused, *parent))
+            await self._log.publish(created, *limits, location=new.location, before=(*before, unused, *parent))
         except SessionIdInUse as refused:
             known = await self._store.find(new.id)
             if known is None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.database.database import PROJECTIONS
 from holdfast.core.database.unit import Statement, Value
+from holdfast.core.session.budget_projector import budget_deleted
 from holdfast.core.session.errors import SessionIdInUse, UnknownBoundary
 from holdfast.core.session.lineage import SHARED, Boundary, forget, release_all, remove_after, taken_over
 from holdfast.core.session.projected_rows import (
@@ -49,6 +50,7 @@ def session_deleted(event: Projected) -> tuple[Statement, ...]:
     return (
         Statement("session.clear_epoch", key, operational=True),
         Statement("inbox.forget_wakes", {"session_id": session_id}, operational=True),
+        *budget_deleted(session_id),
         *release_all(session_id),
         *(Statement(f"projection.clear_{table}", key) for table in PROJECTIONS[::-1] if table not in SHARED),
         *forget(session_id),
@@ -93,7 +95,10 @@ def moved(event: Projected) -> tuple[Statement, ...]:
 
 def usage_recorded(event: Projected) -> tuple[Statement, ...]:
     data: ev.UsageRecorded = event.data
-    return (Statement("session.add_usage", usage_row(data, data.cost, data.tokens)),)
+    return (
+        Statement("session.add_usage", usage_row(data, data.cost, data.tokens)),
+        Statement("work.request", {"session_id": data.session_id}, operational=True),
+    )
 
 
 def revert_staged(event: Projected) -> tuple[Statement, ...]:

@@ -1,11 +1,11 @@
-"""The read side of Sessions, one per process: sessions, messages, inputs, activity and tasks in one object."""
+"""The read side of Sessions, one per process: sessions, messages, inputs, activity, tasks and budgets in one object."""
 
 from __future__ import annotations
 
 from holdfast.core.session.stored_activity import StoredActivity
+from holdfast.core.session.stored_budgets import StoredBudgets
 from holdfast.core.session.stored_inputs import StoredInputs
-from holdfast.core.session.stored_sessions import StoredSessions
 
 
-class SessionStore(StoredSessions, StoredActivity, StoredInputs):
+class SessionStore(StoredBudgets, StoredActivity, StoredInputs):
     """Each base class reads one kind of row; all share the database."""

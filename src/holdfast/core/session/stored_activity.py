@@ -109,6 +109,16 @@ class RequestRow(Frozen):
     taken: bool
 
 
+class TreeRequestRow(Frozen):
+    """An open request of a Session or of a descendant."""
+
+    session_id: str
+    id: str
+    kind: str
+    data: str
+    since: int
+
+
 class _ActivityRow(Frozen):
     session_id: str
     seq: int

@@ -17,6 +17,7 @@ from holdfast.schema.session import CacheTokens, Fork, RecordTime, Revert, Sessi
 
 if TYPE_CHECKING:
     from holdfast.core.database.database import Database
+    from holdfast.core.database.unit import Value
 
 Order = Literal["asc", "desc"]
 Direction = Literal["previous", "next"]
@@ -67,6 +68,12 @@ class StoredSessions:
         if session is None:
             raise SessionNotFound(session_id)
         return session
+
+    async def asker(self, session_id: str, request_id: str) -> Session | None:
+        """The Session that made an open request: this one, or a descendant. None if there is no such request."""
+        key: dict[str, Value] = {"session_id": session_id, "id": request_id}
+        rows = await self._database.fetch("request.asker", key)
+        return await self.find(str(rows[0][0])) if rows else None
 
     async def at_boundary(self, session_id: str) -> SessionAtBoundary:
         rows = await self._database.fetch("session.at_boundary", {"id": session_id}, into=_BoundaryRow)

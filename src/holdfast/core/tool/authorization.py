@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.core.permission.permission import Permissions
+    from holdfast.core.permission.rules import Authority
     from holdfast.core.tool.tool import ToolContext
 
 
@@ -47,3 +48,7 @@ class PermissionAuthorizer:
             await self._permissions.assert_allowed(wish)
         except PermissionDenied as denied:
             raise Denied(str(denied)) from denied
+
+    async def authority(self, context: ToolContext) -> Authority:
+        """What the caller may do, for tools that look at many things and ask for none."""
+        return await self._permissions.authorities.of(context.session_id, context.agent)

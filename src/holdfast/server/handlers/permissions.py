@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.permission.permission import Wish
 from holdfast.protocol.permissions import Evaluation
+from holdfast.server.asking import asking
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,17 +54,17 @@ async def create(call: ApiCall) -> Evaluation:
 
 async def list(call: ApiCall) -> Sequence[PermissionRequest]:
     async with call.services as services:
-        return await services.permissions.for_session(call.params.session_id)
+        return await services.permissions.of_tree(call.params.session_id)
 
 
 async def get(call: ApiCall) -> PermissionRequest:
-    async with call.services as services:
-        return await services.permissions.get(call.params.session_id, call.params.request_id)
+    async with asking(call) as (services, session_id):
+        return await services.permissions.get(session_id, call.params.request_id)
 
 
 async def reply(call: ApiCall) -> None:
     payload: protocol.PermissionReplyPayload = call.payload
-    async with call.services as services:
+    async with asking(call) as (services, session_id):
         await services.permissions.reply(
-            call.params.session_id, call.params.request_id, payload.reply, message=payload.message, save=payload.save
+            session_id, call.params.request_id, payload.reply, message=payload.message, save=payload.save
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.server.asking import asking
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -18,14 +20,14 @@ async def list_requests(call: ApiCall) -> Sequence[QuestionRequest]:
 
 async def list(call: ApiCall) -> Sequence[QuestionRequest]:
     async with call.services as services:
-        return await services.questions.for_session(call.params.session_id)
+        return await services.questions.of_tree(call.params.session_id)
 
 
 async def reply(call: ApiCall) -> None:
-    async with call.services as services:
-        await services.questions.reply(call.params.session_id, call.params.request_id, call.payload.answers)
+    async with asking(call) as (services, session_id):
+        await services.questions.reply(session_id, call.params.request_id, call.payload.answers)
 
 
 async def reject(call: ApiCall) -> None:
-    async with call.services as services:
-        await services.questions.reject(call.params.session_id, call.params.request_id)
+    async with asking(call) as (services, session_id):
+        await services.questions.reject(session_id, call.params.request_id)

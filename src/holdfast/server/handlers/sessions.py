@@ -11,6 +11,7 @@ from msgspec import UnsetType
 
 from holdfast.core.project.directory import canonical_directory
 from holdfast.core.prompt.mention import may_mention
+from holdfast.core.session.budgets import check_budget
 from holdfast.core.session.errors import AgentUnavailable, InvalidCursor, MessageNotFound
 from holdfast.core.session.prompt_input import normalise
 from holdfast.core.session.stored_sessions import SessionAnchor, SessionFilter
@@ -76,12 +77,15 @@ async def create(call: ApiCall) -> Session:
         location = existing_location(payload.location.directory, _known(payload.location.workspace_id), kind="Payload")
     if call.headers.get(CHECKED) == "1" and (payload.agent or payload.model):
         await _check_choices(call, location, payload)
+    if payload.budget is not None:
+        check_budget(payload.budget)
     return await call.runtime.sessions.create(
         id=payload.id,
         agent=payload.agent,
         model=named_model(payload.model) if payload.model else None,
         location=location,
         project=await call.runtime.project(location),
+        budget=payload.budget,
     )
 
 

@@ -24,6 +24,9 @@ delete from session_instruction_entry where session_id = :id
 -- name: projection.clear_tasks
 delete from session_task where session_id = :id
 
+-- name: projection.clear_budget
+delete from session_budget where session_id = :id
+
 -- name: projection.clear_turn
 delete from session_turn where session_id = :id
 
@@ -65,6 +68,9 @@ select * from session_instruction_entry where session_id = :id order by key
 
 -- name: projection.tasks
 select * from session_task where session_id = :id order by seq
+
+-- name: projection.budget
+select * from session_budget where session_id = :id
 
 -- name: projection.turn
 select * from session_turn where session_id = :id

@@ -27,6 +27,27 @@ select request.id, request.session_id, event.data ->> '$.owner' as owner_id
 from session_request request join event on event.aggregate_id = request.session_id and event.seq = request.seq
 where request.reply is null and request.resumable = 0 and event.data ->> '$.owner' is not null
 
+-- name: request.open_of_tree
+-- The open requests of a Session and of its descendants, wherever they are.
+with recursive line (asker_id, id) as (
+  select distinct session_id, session_id from session_request where reply is null
+  union
+  select line.asker_id, session.parent_id from line join session on session.id = line.id
+  where session.parent_id is not null)
+select request.session_id, request.id, request.kind, request.data, request.time_created as since
+from line join session_request request on request.session_id = line.asker_id
+where line.id = :session_id and request.reply is null
+order by request.time_created, request.id
+
+-- name: request.asker
+-- The Session that made an open request, if it is this Session or a descendant.
+with recursive line (asker_id, id) as (
+  select session_id, session_id from session_request where id = :id and reply is null
+  union
+  select line.asker_id, session.parent_id from line join session on session.id = line.id
+  where session.parent_id is not null)
+select asker_id from line where id = :session_id
+
 -- name: request.open_of_location
 select request.session_id, request.kind, request.agent, request.data
 from session_request request join session on session.id = request.session_id

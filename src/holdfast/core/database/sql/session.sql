@@ -1,6 +1,18 @@
 -- name: session.exists
 select 1 from session where id = :id
 
+-- name: session.with_ancestors
+-- A Session, its parent, and so on up to the root, each with the agent that gave the Session below it its newest task.
+with recursive line (depth, id, parent_id, agent, directory, workspace_id, child_id) as (
+  select 0, id, parent_id, agent, directory, workspace_id, null from session where id = :id
+  union all
+  select line.depth + 1, parent.id, parent.parent_id, parent.agent, parent.directory, parent.workspace_id, line.id
+  from line join session parent on parent.id = line.parent_id where line.depth < :most)
+select id, parent_id, agent, directory, workspace_id, (
+  select task.caller from session_task task
+  where task.child_id = line.child_id and task.session_id = line.id order by task.seq desc limit 1) as caller
+from line order by depth
+
 -- name: session.insert
 insert into session (
   id, project_id, workspace_id, parent_id, slug, directory, path, title, version, share_url,

@@ -107,6 +107,14 @@ where session_id in (select value from json_each(:ids)) and exists (
   select 1 from session_input where session_input.session_id = session_blocked.session_id and promoted_seq is null
     and withdrawn_seq is null)
 
+-- name: tree.pauses
+-- Those that wait for a budget, as long as something is owed or waits.
+select session_id, budget_id, since from session_pause pause
+where session_id in (select value from json_each(:ids)) and (
+  exists (select 1 from session_activity where session_activity.session_id = pause.session_id) or exists (
+    select 1 from session_input where session_input.session_id = pause.session_id and promoted_seq is null
+      and withdrawn_seq is null))
+
 -- name: tree.events_after
 -- Events of these Sessions after a position, in the order of their commits.
 select position, aggregate_id, seq, id, type, cast(data as blob) as data, metadata from event not indexed

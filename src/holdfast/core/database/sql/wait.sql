@@ -16,8 +16,5 @@ where part.session_id = :session_id and part.status in ('pending', 'running')
   and part.message_seq = (select newest_assistant from session where id = :session_id)
 order by part.idx
 
--- name: wait.requests
-select id, kind, time_created as since, data from session_request where session_id = :session_id and reply is null order by seq
-
 -- name: wait.compaction
 select time_compacting as since from session where id = :session_id and time_compacting is not null

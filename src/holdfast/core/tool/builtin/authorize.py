@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.core.filesystem.errors import FileError
+from holdfast.core.permission.rules import Authority
 from holdfast.core.permission.wildcard import has_wildcard
 from holdfast.core.tool.tool import ToolContext, ToolFailure
 
@@ -13,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from holdfast.core.filesystem.location_path import Target
+
+
+AuthorityOf = Callable[[ToolContext], Awaitable[Authority]]
+"""What the caller of a tool may do."""
 
 
 class Denied(ToolFailure):

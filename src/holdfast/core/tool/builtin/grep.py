@@ -7,9 +7,10 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.core.filesystem.location_path import LocationPaths
+from holdfast.core.permission.rules import evaluate
 from holdfast.core.search.glob import Glob, InvalidGlob
 from holdfast.core.search.search import InvalidPattern, Search
-from holdfast.core.tool.builtin.authorize import Authorizer
+from holdfast.core.tool.builtin.authorize import AuthorityOf, Authorizer
 from holdfast.core.tool.builtin.searching import (
     NOTHING,
     FoundFile,
@@ -21,14 +22,10 @@ from holdfast.core.tool.builtin.searching import (
     search_tool,
 )
 from holdfast.core.tool.tool import Tool, ToolContext
-from holdfast.schema.permission import Effect
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
     from holdfast.core.search.match import Match
-
-
-Readable = Callable[[str, str], Effect]
 
 DEFAULT_LIMIT = 100
 DESCRIPTION = "Search the contents of files with a regular expression. Ignored files are left out, hidden ones are not."
@@ -67,22 +64,23 @@ def grep_tool(
     paths: LocationPaths,
     search: Search,
     authorizer: Authorizer,
-    readable: Readable,
+    authority_of: AuthorityOf,
     *,
     external_paths: Callable[[], Literal["ask", "deny"]] = lambda: "ask",
 ) -> Tool[GrepInput, SearchOutput]:
-    """`readable(agent, resource)` returns the effect of the agent's `read` rules for a file."""
+    """Shows what the rules let the caller read."""
     scope = SearchScope(paths, authorizer, external_paths)
 
     async def execute(given: GrepInput, context: ToolContext) -> SearchOutput:
         include = _checked(given)
         target = await scope.authorize("grep", given, context)
+        authority = await authority_of(context)
         withheld: set[str] = set()
 
         def keep(path: str) -> bool:
             if include is not None and not include.matches(path):
                 return False
-            effect = readable(context.agent, target.resource_of(path))
+            effect = evaluate(authority.rules, "read", target.resource_of(path), authority.fences)
             if effect == "ask":
                 withheld.add(path)
             return effect == "allow"

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.core.permission.rules import deciding
 from holdfast.core.tagged_text import inside_tag
-from holdfast.core.tool.builtin.authorize import Authorizer
+from holdfast.core.tool.builtin.authorize import AuthorityOf, Authorizer
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.fetch import Budget, Fetcher, Response
@@ -60,18 +60,23 @@ class WebfetchOutput(WebfetchResult):
 
 
 def webfetch_tool(
-    fetcher: Fetcher, authorizer: Authorizer, rules_of: Callable[[str], Sequence[Rule]]
+    fetcher: Fetcher, authorizer: Authorizer, authority_of: AuthorityOf
 ) -> Tool[WebfetchInput, WebfetchOutput]:
-    """The address policy does not apply to hosts that the agent's deciding rule names literally."""
+    """The address policy does not apply to hosts that the deciding rules of the agent, and of the agents of all
+    ancestors, name literally."""
 
     async def execute(given: WebfetchInput, context: ToolContext) -> WebfetchOutput:
+        rules: list[Sequence[Rule]] = []
+
         async def allow(url: str) -> None:
             origin = parse_url(url).origin
             save = () if "*" in origin else (f"{origin}/*",)
             await authorizer.allow(context, ACTION, (url,), save=save, metadata=msgspec.to_builtins(given))
+            authority = await authority_of(context)
+            rules[:] = (authority.rules, *(above.authority.rules for above in authority.above))
 
         def exempt(url: str) -> bool:
-            return names_host(rules_of(context.agent), url)
+            return bool(rules) and all(names_host(found, url) for found in rules)
 
         try:
             url = parse_url(given.url).text  # rules match what is requested, however it was written
