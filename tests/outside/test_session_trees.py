@@ -10,10 +10,10 @@ from tests.outside.test_subagents import states
 from tests.outside.tree_script import Cast, delegating
 from tests.outside.world import World, ask, newest, text_of
 
-from holdfast import ApiError, Holdfast, PromptInput, Session
+from holdfast import ApiError, Budget, Holdfast, PromptInput, Session
 from holdfast.schema.session import ForkThrough
 from holdfast.schema.session_message import SyntheticMessage
-from holdfast.schema.tree import SessionTree, TreeNode
+from holdfast.schema.tree import TreeNode
 
 pytestmark = pytest.mark.anyio
 
@@ -34,10 +34,6 @@ async def node_where(hf: Holdfast, session: Session, depth: int, state: str) -> 
                 if (node.depth, node.state) == (depth, state):
                     return node
             await asyncio.sleep(0.005)
-
-
-def drawn(tree: SessionTree) -> list[tuple[int, str, str]]:
-    return [(node.depth, node.agent or "", node.state) for node in tree.nodes]
 
 
 async def test_lists_tell_roots_from_children(world: World) -> None:
@@ -88,24 +84,23 @@ async def test_one_call_tells_the_whole_tree(world: World) -> None:
         below = await node_where(hf, session, 2, "waiting")
         await node_where(hf, session, 1, "idle")
         tree = await hf.sessions.tree(session.id)
-        assert drawn(tree) == [
+        by_task = {node.task.description if node.task else "": node for node in tree.nodes}
+        root, first, second, other = (by_task[name] for name in ("", "first", "second", "a task"))
+        places = [node.id for node in tree.nodes]
+        assert places.index(second.id) == places.index(first.id) + 1  # which of two children began first is open
+        assert [(node.depth, node.agent or "", node.state) for node in (root, first, second, other)] == [
             (0, "", "waiting"),
             (1, "general", "waiting"),
             (2, "general", "waiting"),
             (1, "explore", "idle"),
         ]
         assert (tree.ancestors, tree.count) == ((), 4)
-        root, first, second, _ = tree.nodes
         assert second.id == below.id
-        assert [node.task and (node.task.description, node.task.status) for node in tree.nodes] == [
-            None,
-            ("first", "running"),
-            ("second", "running"),
-            ("a task", "completed"),
-        ]
+        statuses = [node.task and node.task.status for node in (root, first, second, other)]
+        assert statuses == [None, "running", "running", "completed"]
         assert root.total.sessions == 4
-        assert [node.tokens.input for node in tree.nodes] == [0, 0, 0, 70]
-        assert [node.total.tokens.input for node in tree.nodes] == [70, 0, 0, 70]
+        assert [node.tokens.input for node in (root, first, second, other)] == [0, 0, 0, 70]
+        assert [node.total.tokens.input for node in (root, first, second, other)] == [70, 0, 0, 70]
         assert root.total.tokens.cache.read == 30
         wait = first.waits[0]
         assert (wait.kind, wait.session_id) == ("subagent", second.id)
@@ -116,11 +111,13 @@ async def test_one_call_tells_the_whole_tree(world: World) -> None:
         assert [ancestor.id for ancestor in part.ancestors] == [session.id, first.id]
         assert [node.id for node in part.nodes] == [second.id]
         cut = await hf.sessions.tree(session.id, limit=2)
-        assert ([node.id for node in cut.nodes], cut.count) == ([root.id, first.id], 4)
+        assert ([node.id for node in cut.nodes], cut.count) == ([places[0], cut.nodes[1].id], 4)
+        assert cut.nodes[1].depth == 1
         assert cut.nodes[0].total == root.total
         await hf.sessions.interrupt(session.id)
         assert {node.state for node in (await hf.sessions.tree(session.id)).nodes} == {"idle"}
-        statuses = [node.task and node.task.status for node in (await hf.sessions.tree(session.id)).nodes]
+        ended = {node.id: node.task and node.task.status for node in (await hf.sessions.tree(session.id)).nodes}
+        statuses = [ended[node.id] for node in (root, first, second, other)]
         assert statuses == [None, "cancelled", "cancelled", "completed"]
 
 
@@ -228,3 +225,23 @@ async def test_deleting_a_child_ends_the_call_of_its_parent(world: World) -> Non
         (state,) = await states(hf, session)
         assert state.status == "error"
         assert text_of(await newest(hf, session)) == "root done"
+
+
+async def test_a_tree_that_waits_for_a_budget_says_so_and_can_be_stopped(world: World) -> None:
+    """SES-400, SES-402: the child waits for the budget of the root, and an interruption ends that."""
+    world.model.always = Cast(root=[delegating("a")])
+    async with world.host() as hf:
+        session = await hf.sessions.create(budget=Budget(turns=1))
+        await hf.sessions.prompt(session.id, prompt=PromptInput(text="root"))
+        child = await node_where(hf, session, 1, "waiting")
+        (wait,) = child.waits
+        assert (wait.kind, wait.id) == ("budget", session.id)
+        assert "1 turns reserved" in wait.what
+        (root, _) = (await hf.sessions.tree(session.id)).nodes
+        assert root.state == "waiting"
+        assert root.waits[0].cause is not None
+        assert root.waits[0].cause.kind == "budget"
+        async with asyncio.timeout(PATIENCE):
+            await hf.sessions.interrupt(session.id, background=True)
+        assert {node.state for node in (await hf.sessions.tree(session.id)).nodes} == {"idle"}
+        assert len(world.model.requests) == 1

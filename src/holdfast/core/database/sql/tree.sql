@@ -2,24 +2,24 @@
 
 -- name: tree.members
 -- A Session and its descendants, parents first.
-with recursive below (id, depth, time_created) as (
-  select id, 0, time_created from session where id = :id
+with recursive tree (id, depth, time_created, place) as (
+  select id, 0, time_created, rowid from session where id = :id
   union all
-  select child.id, below.depth + 1, child.time_created
-  from below cross join session child indexed by session_parent on child.parent_id = below.id where below.depth < 100)
-select id, depth from below order by depth, time_created, id desc limit :limit
+  select child.id, tree.depth + 1, child.time_created, child.rowid
+  from tree cross join session child indexed by session_parent on child.parent_id = tree.id where tree.depth < 100)
+select id, depth from tree order by depth, time_created, place limit :limit
 
 -- name: tree.usage
 -- The same with what each has used.
-with recursive below (id, depth) as (
+with recursive tree (id, depth) as (
   select id, 0 from session where id = :id
   union all
-  select child.id, below.depth + 1
-  from below cross join session child indexed by session_parent on child.parent_id = below.id where below.depth < 100)
-select below.id, below.depth, session.parent_id, session.cost, session.tokens_input, session.tokens_output,
+  select child.id, tree.depth + 1
+  from tree cross join session child indexed by session_parent on child.parent_id = tree.id where tree.depth < 100)
+select tree.id, tree.depth, session.parent_id, session.cost, session.tokens_input, session.tokens_output,
   session.tokens_reasoning, session.tokens_cache_read, session.tokens_cache_write
-from below join session on session.id = below.id
-order by below.depth, session.time_created, below.id desc
+from tree cross join session on session.id = tree.id
+order by tree.depth, session.time_created, session.rowid
 
 -- name: tree.roots
 -- The parent, the root and the depth of each of these Sessions.
@@ -27,7 +27,7 @@ with recursive line (id, parent_id, top, next, depth) as (
   select id, parent_id, id, parent_id, 0 from session where id in (select value from json_each(:ids))
   union all
   select line.id, line.parent_id, session.id, session.parent_id, line.depth + 1
-  from line join session on session.id = line.next where line.depth < 100)
+  from line cross join session on session.id = line.next where line.depth < 100)
 select id, parent_id, top as root_id, max(depth) as depth from line group by id
 
 -- name: tree.ancestors
@@ -36,7 +36,7 @@ with recursive line (id, parent_id, title, agent, distance) as (
   select id, parent_id, title, agent, 0 from session where id = :id
   union all
   select session.id, session.parent_id, session.title, session.agent, line.distance + 1
-  from line join session on session.id = line.parent_id where line.distance < 100)
+  from line cross join session on session.id = line.parent_id where line.distance < 100)
 select id, title, agent from line where distance > 0 order by distance desc
 
 -- name: tree.has_child
@@ -44,16 +44,16 @@ select 1 from session where parent_id = :id
 
 -- name: tree.background_tasks
 -- Background tasks of a Session and its descendants whose result was not delivered; those of the deepest first.
-with recursive below (id, depth) as (
+with recursive tree (id, depth) as (
   select id, 0 from session where id = :id
   union all
-  select child.id, below.depth + 1
-  from below cross join session child indexed by session_parent on child.parent_id = below.id where below.depth < 100)
+  select child.id, tree.depth + 1
+  from tree cross join session child indexed by session_parent on child.parent_id = tree.id where tree.depth < 100)
 select task.session_id, task.message_id, task.call_id, task.child_id, task.root_id, task.prompt_id, task.result_id,
   task.agent, task.description, task.background, task.delivered, task.time_started as started
-from below join session_task task on task.session_id = below.id
+from tree cross join session_task task on task.session_id = tree.id
 where task.background = 1 and task.delivered = 0
-order by below.depth desc, task.time_started desc, task.seq desc
+order by tree.depth desc, task.time_started desc, task.seq desc
 
 -- name: tree.nodes
 -- With what decides about the state of each.
