@@ -71,7 +71,7 @@ SHAPES: list[tuple[type[msgspec.Struct], str | None, set[str], set[str]]] = [
         Session,
         None,
         {"id", "projectID", "cost", "tokens", "time", "title", "location"},
-        {"parentID", "agent", "model", "subpath", "revert", "fork"},
+        {"parentID", "agent", "model", "subpath", "revert", "fork", "children"},
     ),
     (SessionTime, None, {"created", "updated"}, {"archived"}),
     (Revert, None, {"messageID"}, {"partID", "snapshot", "diff", "files"}),

@@ -16,7 +16,7 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,7 +33,7 @@ from holdfast.schema.frozen import Frozen
 from holdfast.schema.task_event import TaskMoved, TaskStarted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
 
     from holdfast.core.clock import Clock
     from holdfast.core.database.database import Database
@@ -101,7 +101,19 @@ class Tasks:
         """Calls of this process that wait for a child, by Session."""
         self._foreground: Counter[str] = Counter()
         """How many there are, by root."""
+        self._quiet: Counter[str] = Counter()
+        """Sessions that results do not wake, because somebody stops them."""
         self._ongoing: set[asyncio.Task[Any]] = set()
+
+    @contextmanager
+    def quietly(self, *session_ids: str) -> Iterator[None]:
+        """Meanwhile results are admitted to these Sessions without waking them."""
+        self._quiet.update(session_ids)
+        try:
+            yield
+        finally:
+            self._quiet.subtract(session_ids)
+            self._quiet = +self._quiet
 
     async def of_call(self, call: CallKey) -> Task | None:
         """The task that an earlier execution of this call started."""
@@ -162,7 +174,7 @@ class Tasks:
             await self._give_up(task)
             if task.background:
                 await self._deliver(task)
-            elif not self._wakeups.executing(task.session_id):
+            elif not self._wakeups.executing(task.session_id) and task.session_id not in self._quiet:
                 self._wakeups.session(task.session_id)
 
     async def deliver_all(self) -> None:
@@ -222,6 +234,7 @@ class Tasks:
             description=work.description,
             background=work.background,
             delivered=False,
+            started=started.timestamp,
         )
 
     async def _hand_over(self, task: Task, work: Work, parent: Session, *, known: bool) -> None:
@@ -308,7 +321,7 @@ class Tasks:
         parent = await self._store.find(task.session_id)
         if end is None or parent is None:
             return
-        wake = parent.revert is None
+        wake = parent.revert is None and parent.id not in self._quiet
         try:
             await self._inbox.admit_synthetic(
                 parent.id,
