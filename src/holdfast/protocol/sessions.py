@@ -329,6 +329,7 @@ _OF_SESSION = of_session(
         "v2.session.background",
         "Let the subagents that the Session waits for go on in the background. Nothing happens if there are none.",
         errors=(ConflictError,),
+        extension=True,
     ),
     endpoint(
         "sessions.message",
