@@ -91,6 +91,8 @@ export interface SessionsOperations {
   events(input: { sessionID: string; after?: number | null | undefined; live?: boolean | null | undefined; replay?: boolean | null | undefined }, options?: CallOptions): AsyncIterable<Event>
   /** Interrupt the running activity with the subagents that it waits for, and return when their ends are recorded. With `background`, everything below the Session. Fails with SessionNotFoundError. */
   interrupt(input: { sessionID: string; background?: boolean | null | undefined }, options?: CallOptions): Promise<void>
+  /** Let the subagents that the Session waits for go on in the background. Nothing happens if there are none. Fails with ConflictError, SessionNotFoundError. */
+  background(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** One message. Fails with MessageNotFoundError, SessionNotFoundError. */
   message(input: { sessionID: string; messageID: string }, options?: CallOptions): Promise<SessionMessage>
   /** A page of messages, newest first unless asked otherwise. Fails with InvalidCursorError, UnknownError, SessionNotFoundError. */
@@ -976,6 +978,7 @@ export interface Prompt {
   readonly metadata?: Record<string, unknown>
   readonly options?: PromptOptions
   readonly command?: CommandCall
+  readonly task?: PromptTask
   readonly notes?: readonly string[]
   readonly description?: string
   readonly sent?: string
@@ -1013,6 +1016,12 @@ export interface PromptOptions {
   readonly model?: ModelRef
   readonly variant?: string
   readonly noReply?: boolean
+}
+
+export interface PromptTask {
+  readonly agent: string
+  readonly description: string
+  readonly model?: ModelRef
 }
 
 export interface Prompted {

@@ -57,6 +57,7 @@ export function createClient(options) {
       history: call({ method: "GET", path: "/api/session/{sessionID}/history", shape: "history", errors: [400, 401, 404], query: ["limit", "after"] }),
       events: call({ method: "GET", path: "/api/session/{sessionID}/event", shape: "stream", errors: [400, 401, 404], query: ["after", "live", "replay"] }),
       interrupt: call({ method: "POST", path: "/api/session/{sessionID}/interrupt", shape: "void", errors: [400, 401, 404], query: ["background"] }),
+      background: call({ method: "POST", path: "/api/session/{sessionID}/background", shape: "void", errors: [400, 401, 404, 409] }),
       message: call({ method: "GET", path: "/api/session/{sessionID}/message/{messageID}", shape: "data", errors: [400, 401, 404] }),
       messages: call({ method: "GET", path: "/api/session/{sessionID}/message", shape: "page", errors: [400, 401, 404, 500], query: ["limit", "order", "cursor"] }),
       inbox: call({ method: "GET", path: "/api/session/{sessionID}/inbox", shape: "data", errors: [400, 401, 404] }),

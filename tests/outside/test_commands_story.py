@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,8 +65,8 @@ async def test_the_built_in_commands_are_called_like_any_other(world: World) -> 
         for command, arguments in (("init", "the tests"), ("review", "main")):
             await hf.sessions.command(session.id, command=command, arguments=arguments)
             await hf.sessions.wait(session.id)
-            assert str(world.project) in world.model.last.said[-1][1]
-            assert arguments in world.model.last.said[-1][1]
+            said = [text for role, text in world.model.last.said if role == "user" and str(world.project) in text]
+            assert arguments in said[-1]
         assert (await hf.sessions.command(session.id, command="init", resume=False)).prompt.command == CommandCall(
             command="init", arguments=""
         )
@@ -376,20 +375,6 @@ def test_the_agent_of_a_command_is_part_of_what_a_project_wants(here: Here, hold
     file.write_text("---\nagent: build\n---\nShip it.", encoding="utf-8")
     shown = here("trust")
     assert "chooses the agent build when the command ship is used" in " ".join(shown.out.split() + shown.err.split())
-
-
-async def test_subtask_is_told_to_have_no_effect(world: World) -> None:
-    """CAT-231: in the report on the configuration, once for each command."""
-    world.configure(command={"apart": {"template": "x", "subtask": True}})
-    file = world.user_folder / "command" / "alone.md"
-    file.parent.mkdir()
-    file.write_text("---\nsubtask: true\n---\nx", encoding="utf-8")
-    async with world.host() as hf:
-        report = await hf.config.report()
-    told = [problem for problem in report.problems if "subtask" in problem.message]
-    assert {Path(problem.path).name for problem in told} == {"opencode.json", "alone.md"}
-    assert len(told) == 2
-    assert all("runs in the session itself" in problem.message for problem in told)
 
 
 async def test_a_skill_comes_before_the_text_of_its_prompt(world: World) -> None:

@@ -16,7 +16,7 @@ from tests.outside.world import World, types
 
 from holdfast import ApiError, Holdfast, PromptInput, Session
 from holdfast.schema.permission import PermissionRequest
-from holdfast.schema.prompt import Admission, FileInput, Source
+from holdfast.schema.prompt import Admission, AgentInput, FileInput, Source
 from holdfast.schema.session_message import SyntheticMessage, UserMessage
 
 pytestmark = pytest.mark.anyio
@@ -117,8 +117,37 @@ async def test_what_is_no_mention_stays_plain_text(world: World) -> None:
     assert world.model.last.said == [("user", text)]
 
 
-async def test_a_mentioned_agent_is_recorded(world: World) -> None:
-    """SES-212, SES-272: with its span; nothing is added to what the model reads, as no tool calls agents."""
+async def test_a_mentioned_agent_is_recorded_and_told(world: World) -> None:
+    """SES-212, SES-272: with its span, and a note for the model."""
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        receipt = await admit(hf, session, "let @explore look at @explore")
+        (note,) = receipt.prompt.notes or ()
+        assert "`explore`" in note
+        await answered(hf, session)
+    assert world.model.last.said == [("user", "let @explore look at @explore"), ("user", note)]
+
+
+async def test_an_agent_that_the_caller_names_is_told_with_those_of_the_text(world: World) -> None:
+    """SES-212: each once."""
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        prompt = PromptInput(text="@explore", agents=(AgentInput(name="general"), AgentInput(name="explore")))
+        receipt = await hf.sessions.prompt(session.id, prompt=prompt, resolve=True, resume=False)
+        assert [note.split("`")[1] for note in receipt.prompt.notes or ()] == ["general", "explore"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"permission": {"task": "deny"}},
+        {"permissions": [{"action": "subagent", "resource": "explore", "effect": "deny"}]},
+        {"subagent_depth": 0},
+    ],
+)
+async def test_an_agent_that_cannot_be_called_is_recorded_and_not_told(world: World, settings: Any) -> None:
+    """SES-212, SES-272: with its span; nothing is added to what the model reads."""
+    world.configure(**settings)
     async with world.host() as hf:
         session = await hf.sessions.create()
         receipt = await admit(hf, session, "let @explore look")

@@ -106,7 +106,8 @@ async def test_children_may_not_be_nested_without_end(world: World) -> None:
     async with world.host() as hf:
         session = await hf.sessions.create()
         await ask(hf, session, "root")
-        assert "nested deeper than 2" in cast.requests["b"][-1].results[0]
+        assert "Unknown tool: subagent" in cast.requests["b"][-1].results[0]
+        assert ["subagent" in cast.requests[name][0].tools for name in ("root", "a", "b")] == [True, True, False]
         assert "c" not in cast.requests
         assert text_of(await newest(hf, session)) == "root done"
 

@@ -23,6 +23,8 @@ from holdfast.schema.session_message import (
 )
 
 Json = dict[str, Any]
+NESTING: Json = {"permissions": [{"action": "subagent", "resource": "*", "effect": "allow"}]}
+"""A `general` agent that may call others, so that tests can have deeper trees with it."""
 UNCHECKED = Options(headers={"x-holdfast-checked": "0"})
 """Creates a Session as a client does that knows only the contract."""
 
@@ -54,9 +56,11 @@ class World:
         }
 
     def configure(self, **document: Any) -> None:
-        """The user's own configuration file: the scripted model, no titles, and what the test adds."""
+        """The user's own configuration file: the scripted model, no titles, a `general` that may call others, and what
+        the test adds."""
         base: Json = {"model": "mock/m", "provider": {"mock": self.provider()}, "holdfast": {"titles": False}}
-        text = json.dumps({**base, **document})
+        agents = {"general": NESTING, **document.pop("agents", {})}
+        text = json.dumps({**base, **document, "agents": agents})
         (self.user_folder / "opencode.json").write_text(text, encoding="utf-8")
 
     def host(self, **options: Any) -> Holdfast:

@@ -18,7 +18,7 @@ from holdfast.protocol.openapi import EXTENSION, document
 # Operation and place (globs), and why we differ there.
 OF_THE_NEXT_GENERATION = {
     "v2.config.get",
-    *(f"v2.session.{name}" for name in ("command", "skill", "shell", "synthetic", "fork", "generate")),
+    *(f"v2.session.{name}" for name in ("command", "skill", "shell", "synthetic", "fork", "generate", "background")),
     *(f"v2.session.inbox.{name}" for name in ("list", "cancel", "steer", "queue")),
     *(f"v2.session.instructions.entry.{name}" for name in ("list", "put", "remove")),
 }
@@ -56,6 +56,7 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     ("v2.*", "200*.prompt.*: added"): "SES-206: a prompt keeps its options",
     ("v2.session.*", "200.data*<type=user>.*: added"): "SES-206: and so does its message",
     ("v2.session.prompt", "payload.resolve: added"): "API-474: mentions on request",
+    ("v2.*", "200*.ancestors: added"): "API-540: the Sessions above the one that asks",
     ("v2.session.create", "payload.budget: added"): "API-550: limits from the start",
     ("v2.session.prompt", "503: added"): "API-474: the wait for a permission may end with the server",
     ("v2.*", "200*.prompt.notes: added"): "SES-276: what could not be attached",

@@ -46,7 +46,7 @@ FREE_FORM: dict[str, list[dict[str, Any]]] = {
 }
 
 
-NEXT_GENERATION = {"skills", "metadata", "options", "command", "notes", "description", "sent"}
+NEXT_GENERATION = {"skills", "metadata", "options", "command", "task", "notes", "description", "sent"}
 """Fields of a prompt that the recorded contract does not have."""
 IN_MESSAGES = {"user": {"skills", "options", "command"}, "synthetic": {"description"}, "shell": {"exit"}}
 IN_EVENTS = {

@@ -56,7 +56,7 @@ SHAPES: list[tuple[type[msgspec.Struct], str | None, set[str], set[str]]] = [
         Prompt,
         None,
         {"text"},
-        {"files", "agents", "skills", "metadata", "options", "command", "notes", "description", "sent"},
+        {"files", "agents", "skills", "metadata", "options", "command", "task", "notes", "description", "sent"},
     ),
     (FileAttachment, None, {"uri", "mime"}, {"name", "description", "source"}),
     (AgentAttachment, None, {"name"}, {"source"}),

@@ -336,6 +336,14 @@ _OF_SESSION = of_session(
         query=InterruptQuery,
     ),
     endpoint(
+        "sessions.background",
+        "POST /background",
+        "v2.session.background",
+        "Let the subagents that the Session waits for go on in the background. Nothing happens if there are none.",
+        errors=(ConflictError,),
+        extension=True,
+    ),
+    endpoint(
         "sessions.message",
         "GET /message/{messageID}",
         "v2.session.message",

@@ -50,6 +50,14 @@ class CommandCall(Record):
     arguments: str
 
 
+class PromptTask(Record):
+    """The task that a command gives to a subagent."""
+
+    agent: str
+    description: str
+    model: ModelRef | None = None
+
+
 class OutputFormat(Record):
     """The form of the final answer: JSON that matches a schema."""
 
@@ -84,6 +92,8 @@ class Prompt(Record):
     """For clients; the model does not see it."""
     options: PromptOptions | None = None
     command: CommandCall | None = None
+    task: PromptTask | None = None
+    """Its text is given to a subagent before the model answers."""
     notes: tuple[str, ...] | None = None
     """Text for the model that resolving the prompt added; each becomes a synthetic message at promotion."""
     description: str | None = None

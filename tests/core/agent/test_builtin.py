@@ -58,7 +58,7 @@ def test_built_in_agents_have_these_rules_in_this_order(place: AgentPlace) -> No
         "allow edit /d/plans/*.md",
         f"allow edit {relative}/*.md",
     ]
-    assert place.rules("general") == [*BASE, "deny todowrite *"]
+    assert place.rules("general") == [*BASE, "deny todowrite *", "deny subagent *"]
     assert place.rules("explore") == [
         "deny * *",
         "allow grep *",
@@ -68,6 +68,7 @@ def test_built_in_agents_have_these_rules_in_this_order(place: AgentPlace) -> No
         "allow read *",
         "ask external_directory *",
         "allow external_directory /d/tool-output/*",
+        "deny subagent *",
     ]
     for id in ("compaction", "title", "summary"):
         assert place.rules(id) == ["deny * *"]

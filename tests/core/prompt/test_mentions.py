@@ -231,7 +231,8 @@ def test_what_the_caller_sent_decides_whether_it_is_a_retry() -> None:
 def test_only_agents_that_may_be_called_are_told() -> None:
     """SES-212."""
     assert agent_guidance(["general", "explore"], {"explore"}) == (
-        "The user mentions the agent `explore`. Call it where the task asks for it.",
+        "The user mentions the agent `explore`. Give it the part of the task that is meant for it, with the `subagent` "
+        "tool.",
     )
     assert agent_guidance(["general"], ()) == ()
 

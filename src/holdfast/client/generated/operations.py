@@ -103,6 +103,9 @@ SESSIONS_EVENTS: Operation[Event] = Operation(
 SESSIONS_INTERRUPT: Operation[None] = Operation(
     "POST", "/api/session/{sessionID}/interrupt", frozenset({400, 401, 404}), "void"
 )
+SESSIONS_BACKGROUND: Operation[None] = Operation(
+    "POST", "/api/session/{sessionID}/background", frozenset({400, 401, 404, 409}), "void"
+)
 SESSIONS_MESSAGE: Operation[SessionMessage] = Operation(
     "GET", "/api/session/{sessionID}/message/{messageID}", frozenset({400, 401, 404}), "data", SessionMessage
 )

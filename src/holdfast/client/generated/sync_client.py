@@ -266,6 +266,14 @@ class SessionsGroup:
             options=options,
         )
 
+    def background(self, session_id: str, *, options: Options | None = None) -> None:
+        """Let the subagents that the Session waits for go on in the background. Nothing happens if there are none. Fails with ConflictError, SessionNotFoundError."""
+        self._core.call(
+            operations.SESSIONS_BACKGROUND,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
     def message(self, session_id: str, *, message_id: str, options: Options | None = None) -> SessionMessage:
         """One message. Fails with MessageNotFoundError, SessionNotFoundError."""
         return self._core.call(

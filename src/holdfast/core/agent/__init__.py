@@ -1,3 +1,3 @@
 """The agents of a Location: built in, configured, and read from markdown files.
 
-May import: config, permission."""
+May import: config, context, permission, session."""

@@ -62,6 +62,11 @@ class Agents:
     def list(self) -> tuple[Agent, ...]:
         return self.state.value.list()
 
+    @property
+    def index(self) -> Mapping[str, Agent]:
+        """The agents by id. Shared: nobody may change them. The same object until something changes."""
+        return self._current.agents
+
     def get(self, id: str) -> Agent | None:
         return self.state.value.get(id)
 

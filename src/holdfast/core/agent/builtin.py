@@ -78,8 +78,10 @@ def builtin_agents(directories: Directories, directory: Path) -> Callable[[Agent
 
         add("build", (*base, _allow("question")), description=_BUILD)
         add("plan", (*base, *_planning(directories, directory)), description=_PLAN)
-        add("general", (*base, _rule("deny", "todowrite")), mode="subagent", description=_GENERAL)
-        explore = (nothing, *map(_allow, ("grep", "glob", "webfetch", "websearch", "read")), *outside)
+        alone = (_rule("deny", "todowrite"), _rule("deny", "subagent"))
+        add("general", (*base, *alone), mode="subagent", description=_GENERAL)
+        looking = map(_allow, ("grep", "glob", "webfetch", "websearch", "read"))
+        explore = (nothing, *looking, *outside, _rule("deny", "subagent"))
         add("explore", explore, mode="subagent", description=_EXPLORE, system=EXPLORE_SYSTEM)
         add("compaction", (nothing,), hidden=True, system=COMPACTION_SYSTEM)
         add("title", (nothing,), hidden=True, system=TITLE_SYSTEM)
@@ -90,8 +92,14 @@ def builtin_agents(directories: Directories, directory: Path) -> Callable[[Agent
 
 _BUILD = "Works on the project with every tool"
 _PLAN = "Works out a plan and changes nothing but plan files"
-_GENERAL = "Takes on a task of several steps and reports its result"
-_EXPLORE = "Searches the code base quickly, read-only; say how thoroughly it should look"
+_GENERAL = (
+    "Works on a task of several steps and reports its result. For work that would fill this conversation with detail, "
+    "and for parts that can be done side by side"
+)
+_EXPLORE = (
+    "Searches the code base and reports what it finds; changes nothing. For questions that need many searches; say how "
+    "thoroughly it should look"
+)
 
 
 def _filled(agent: Agent, **fields: object) -> Agent:

@@ -2,7 +2,7 @@
 
 Invariants
 - The global rules of all documents come first, for existing and new agents; an agent's own rules follow.
-- The denials of the built-in `plan` are repeated after the global rules: only rules for that agent lift them.
+- Denials that make up a built-in agent are repeated after the global rules: only rules for that agent lift them.
 - An agent that was disabled and is defined again later starts empty.
 - What the user's rules ask or deny stays asked or denied: they are also a fence.
 - Rules of an untrusted project are only a fence. An agent that it defines has the permissions of `build`, restricted by
@@ -44,9 +44,14 @@ ENVIRONMENT_RULES = "OPENCODE_PERMISSION"
 BASE = "build"
 """Agents of untrusted projects have at most the permissions of this agent."""
 BUILT_IN = frozenset(("build", "plan", "general", "explore", "compaction", "title", "summary"))
-PLAN = "plan"
-KEPT_BY_PLAN = frozenset(("edit", "sandbox_escape"))
-"""Actions of `plan` that global rules do not change. Stricter user rules still count as a fence."""
+KEPT = {
+    "plan": frozenset(("edit", "sandbox_escape")),
+    "general": frozenset(("subagent",)),
+    "explore": frozenset(("subagent",)),
+}
+"""Actions of built-in agents that global rules do not change. Stricter user rules still count as a fence."""
+OTHER_ACTIONS = {"task": "subagent"}
+"""What OpenCode calls an action in other generations. A rule about it counts for both."""
 ASK = Rule(action="*", resource="*", effect="ask")
 
 _KEYS = frozenset(schema.Agent.__struct_encode_fields__)
@@ -95,10 +100,9 @@ class ConfiguredAgents(Frozen):
             draft.update(agent.id, lambda agent: msgspec.structs.replace(agent, fences=self._fences(agent.id)))
 
     def _kept(self, agent: Agent) -> tuple[Rule, ...]:
-        """Rules of `plan` that are repeated after the global ones."""
-        if agent.id != PLAN or not self.rules:
-            return ()
-        return tuple(rule for rule in agent.permissions if rule.action in KEPT_BY_PLAN)
+        """Rules of a built-in agent that are repeated after the global ones."""
+        kept = KEPT.get(agent.id, ()) if self.rules else ()
+        return tuple(rule for rule in agent.permissions if rule.action in kept)
 
     def _first_rules(self, draft: AgentDraft, patch: AgentPatch) -> tuple[Rule, ...]:
         """The first rules of an agent that this patch creates."""
@@ -203,7 +207,11 @@ def _environment_rules(environment: Mapping[str, str], home: str) -> tuple[Rule,
 
 
 def _rules(rules: Any, home: str) -> Iterator[Rule]:
-    return (expand_home(msgspec.convert(rule, Rule), home) for rule in rules)
+    for given in rules:
+        rule = expand_home(msgspec.convert(given, Rule), home)
+        yield rule
+        if (other := OTHER_ACTIONS.get(rule.action)) is not None:
+            yield msgspec.structs.replace(rule, action=other)
 
 
 def _with_rules(agent: Agent, rules: tuple[Rule, ...]) -> Agent:

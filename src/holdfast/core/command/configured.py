@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from holdfast.core.config.document import Directory
 
 
-SUBTASK = "subtask: is not supported yet; the command runs in the session itself"
-"""Of a Markdown file. Documents are checked by `config/unsupported.py`."""
-
-
 class CommandPatch(Frozen):
     name: str
     data: dict[str, Any]
@@ -73,8 +69,6 @@ def _files(folder: Directory, problems: list[Diagnostic]) -> Iterator[CommandPat
             if not folder.trusted:
                 grants = command_grants((), file.name, valid)
                 problems += (Diagnostic(file.path, f"{grant.wants}; {NOT_TRUSTED}") for grant in grants)
-            if valid.get("subtask"):
-                problems.append(Diagnostic(file.path, SUBTASK))
             yield CommandPatch(file.name, valid, folder.trusted)
 
 

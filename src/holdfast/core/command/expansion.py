@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from holdfast.core.agent.callable_agents import DEFAULT_AGENT
 from holdfast.core.command.shell_insert import ShellInsert
 from holdfast.core.skill.attachment import attach_skills
 from holdfast.schema.exceptions import ApiError, InvalidRequest
-from holdfast.schema.prompt import PromptOptions, SkillAttachment
+from holdfast.schema.prompt import PromptOptions, PromptTask, SkillAttachment
 
 if TYPE_CHECKING:
     from holdfast.core.agent.agents import Agents
+    from holdfast.core.agent.callable_agents import CallableAgents
     from holdfast.core.catalog.catalog import Catalog
+    from holdfast.core.command.command import Command
     from holdfast.core.command.commands import Commands, Invocation
     from holdfast.core.permission.authority import Authorities
     from holdfast.core.prompt.mentions import Mentions
@@ -24,6 +27,12 @@ if TYPE_CHECKING:
     from holdfast.schema.prompt import Prompt
     from holdfast.schema.session import Session
 
+SUBTASK = (
+    "This command is a task for the agent `{agent}`, which works on it first. Report its result to the user, and do "
+    "not do the task again."
+)
+NO_SUBTASK = "The command /{command} is meant as a task for a subagent. None can be called here: work on it yourself."
+LABEL_CHARACTERS = 100
 AGENT_NOT_USED = (
     "The command {command} names the agent {agent}, which was not used: the project is not trusted (`holdfast trust`)."
 )
@@ -35,11 +44,13 @@ class CommandExpansion:
         commands: Commands,
         skills: Skills,
         agents: Agents,
+        callable_agents: CallableAgents,
         authorities: Authorities,
         catalog: Catalog,
         tools: ToolRegistry,
         mentions: Mentions,
     ) -> None:
+        self._callable_agents = callable_agents
         self._commands = commands
         self._skills = skills
         self._agents = agents
@@ -58,7 +69,11 @@ class CommandExpansion:
         assert call is not None
         insert = ShellInsert(session, self._agents.select(session.agent), self._tools, caller=f"/{call.command}")
         called = await self._commands.invoke(call.command, call.arguments, insert.output)
-        options = self._options(session, called, given.options or PromptOptions())
+        sent = given.options or PromptOptions()
+        options = self._options(session, called, sent)
+        task, notes = await self._task(session, called, sent, options)
+        if task is not None:
+            options = sent
         skills = given.skills or ()
         if called.skill is not None:
             skills = (SkillAttachment(id=called.skill, name=called.skill, text=""), *skills)
@@ -69,21 +84,41 @@ class CommandExpansion:
             text=called.text,
             skills=await attach_skills(self._skills, skills, agent, authority) or None,
             options=None if options == PromptOptions() else options,
-            notes=self._notes(called, agent),
+            task=task,
+            notes=(*self._notes(called, agent), *notes) or None,
         )
         template = called.template.replace(resolves_arguments=resolves_arguments)
         return prompt, await self._mentions.resolve(session, prompt, template)
 
-    def _notes(self, called: Invocation, agent: str) -> tuple[str, ...] | None:
+    def _notes(self, called: Invocation, agent: str) -> tuple[str, ...]:
         named = called.command.agent
         if called.chooses_agent or named in (None, agent):
-            return None
+            return ()
         return (AGENT_NOT_USED.format(command=called.command.name, agent=named),)
+
+    async def _task(
+        self, session: Session, called: Invocation, sent: PromptOptions, options: PromptOptions
+    ) -> tuple[PromptTask | None, tuple[str, ...]]:
+        """The task that the command gives to a subagent, if it does, and what the model is told about that. `sent` is
+        what the call chooses for the Session, and `options` what the command adds to it."""
+        command = _own_choice(called)
+        own = self._agents.select(command.agent).agent if command.agent is not None else None
+        if command.subtask is False or not (command.subtask or (own is not None and own.mode == "subagent")):
+            return None, ()
+        leading = self._agents.select(sent.agent or session.agent).agent
+        if leading is None or not await self._callable_agents.for_prompt(session, leading):
+            return None, (NO_SUBTASK.format(command=command.name),)
+        agent = command.agent or DEFAULT_AGENT
+        if self._agents.get(agent) is None:
+            raise _unknown(called, f"the agent {agent}", "command")
+        label = " ".join((command.description or "").split())[:LABEL_CHARACTERS] or f"/{command.name}"
+        model = options.model if options.model != sent.model else None
+        return PromptTask(agent=agent, description=label, model=model), (SUBTASK.format(agent=agent),)
 
     def _options(self, session: Session, called: Invocation, given: PromptOptions) -> PromptOptions:
         """Agent and model for the activity of this prompt: the command's, else those of the call. The model of the
         command's agent comes before that of the call. A command of an untrusted project does not choose the agent."""
-        command = called.command if called.chooses_agent else replace(called.command, agent=None)
+        command = _own_choice(called)
         for name, field in ((command.agent, "command"), (given.agent, "agent")):
             if name is not None and self._agents.select(name).agent is None:
                 raise _unknown(called, f"the agent {name}", field)
@@ -100,6 +135,11 @@ class CommandExpansion:
             self._catalog.resolve(session.id, model)
         except ApiError as error:
             raise _unknown(called, f"the model {model.provider_id}/{model.id}", field, str(error)) from error
+
+
+def _own_choice(called: Invocation) -> Command:
+    """The command, without an agent if it may not choose one."""
+    return called.command if called.chooses_agent else replace(called.command, agent=None)
 
 
 def _unknown(called: Invocation, what: str, field: str, reason: str = "no configuration defines it") -> InvalidRequest:

@@ -38,6 +38,8 @@ _TRUSTED_KEYS = {
     "lsp": "names language servers",
     "enterprise": "names a server of an organisation",
 }
+NARROWED = frozenset(("budget", "subagents"))
+"""Settings of `holdfast` that count without trust where they are stricter than the user's own."""
 CONTROLS = frozenset(
     """temperature top_p topP top_k topK seed max_tokens maxTokens max_output_tokens maxOutputTokens reasoningEffort
     reasoning_effort reasoningSummary textVerbosity verbosity thinking""".split()  # noqa: SIM905
@@ -47,6 +49,8 @@ ASKED_BY_DEFAULT = (
     ("external_directory", "*"),
     ("question", "*"),
     ("sandbox_escape", "*"),
+    ("subagent", "*"),
+    ("task", "*"),
     ("read", "*.env"),
     ("read", "*.env.*"),
     ("edit", ".git/*"),
@@ -55,8 +59,8 @@ ASKED_BY_DEFAULT = (
 )
 """Actions and resources that the built-in agents do not allow without asking."""
 BUILTIN_ACTIONS = frozenset(
-    """read edit write patch bash glob grep list skill todowrite todoread webfetch websearch codesearch task lsp
-    doom_loop""".split()  # noqa: SIM905
+    """read edit write patch bash glob grep list skill subagent todowrite todoread webfetch websearch codesearch task
+    lsp doom_loop""".split()  # noqa: SIM905
 )
 """Actions of the built-in tools. Any other action may belong to a plugin's tool, which asks by default."""
 
@@ -188,11 +192,10 @@ def restrict_agent(id: str, agent: Mapping[str, Any], grants: list[Grant]) -> di
 
 
 def _holdfast(value: Mapping[str, Any], grants: list[Grant], outside: Outside) -> dict[str, Any]:
-    """Keeps the budget, which counts only where it is smaller than the user's."""
-    rest = {key: item for key, item in value.items() if key != "budget"}
+    rest = {key: item for key, item in value.items() if key not in NARROWED}
     if rest:
         grants.append(Grant(("holdfast",), "changes how this runtime works", rest))
-    return {key: item for key, item in value.items() if key == "budget"}
+    return {key: item for key, item in value.items() if key in NARROWED}
 
 
 _RESTRICTIONS: dict[str, Callable[[Any, list[Grant], Outside], Any]] = {

@@ -12,6 +12,8 @@ from holdfast.schema.budget import COUNT, MONEY, SECONDS
 from holdfast.schema.record import RecordMeta
 
 PositiveInt = Annotated[int, Meta(gt=0)]
+Depth = Annotated[int, Meta(ge=0, le=10)]
+"""Levels of children below a Session."""
 NonNegativeInt = Annotated[int, Meta(ge=0)]
 Text = dict[str, str]
 Color = Annotated[str, Meta(pattern="^(#[0-9a-fA-F]{6}|primary|secondary|accent|success|warning|error|info)$")]
@@ -247,6 +249,8 @@ class Enterprise(Section):
 
 class Experimental(Section):
     policies: list[Statement] | None = None
+    subagent_depth: Depth | None = None
+    """As `holdfast.subagents.depth`, which comes before it."""
 
 
 class Answer(Section):
@@ -304,9 +308,9 @@ class BudgetLimits(Section):
 
 
 class Subagents(Section):
-    """How far Sessions may hand work on to children."""
+    """How far Sessions may give work to children. A project that is not trusted can only narrow it."""
 
-    depth: Annotated[int, Meta(ge=0, le=10)] | None = None
+    depth: Depth | None = None
     """How many levels of children a Session may have below it. 0 switches subagents off."""
     parallel: PositiveInt | None = None
     """Children of one Session that it waits for at once; further calls wait in order."""
@@ -356,6 +360,8 @@ class ConfigFile(Section, rename={"schema": "$schema"}):
     enterprise: Enterprise | None = None
     username: str | None = None
     timezone: str | None = None
+    subagent_depth: Depth | None = None
+    """As `holdfast.subagents.depth`, which comes before it."""
     permissions: list[Rule] | None = None
     agents: dict[str, Agent] | None = None
     snapshots: bool | None = None

@@ -33,7 +33,7 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
 """Document keys without effect, with the values that ask for the default behaviour."""
 
 OPENCODE_NAMES = frozenset(
-    """theme keybinds tui media websearch warming subagent_depth wellknown disable_paste_summary batch_tool
+    """theme keybinds tui media websearch warming wellknown disable_paste_summary batch_tool
     openTelemetry primary_tools continue_loop_on_deny portable_shell_scanner codemode catalog execution chatMaxRetries
     hook""".split()  # noqa: SIM905
 )
@@ -66,9 +66,6 @@ def report_unsupported(data: Mapping[str, Any], report: Report) -> None:
     for name, server in mcp.get("servers", {}).items():
         if not server.get("disabled"):
             report(("mcp", "servers", name), "MCP servers are not supported yet; it is not started")
-    for name, command in data.get("commands", {}).items():
-        if command.get("subtask"):
-            report(("commands", name, "subtask"), "is not supported yet; the command runs in the session itself")
 
 
 def report_unread(document: Mapping[str, Any], report: Report) -> None:

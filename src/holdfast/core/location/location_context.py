@@ -1,4 +1,4 @@
-"""The System Context of one Location: environment, date, instructions, skills, references, plan mode.
+"""The System Context of one Location: environment, date, instructions, skills, agents, references, plan mode.
 
 The registry holds what is the same for every Session; what depends on the Session or its agent is composed after it."""
 
@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.core.agent.guidance import AgentGuidance
 from holdfast.core.config.environment import config_home, home_directory
 from holdfast.core.context import configured, remote
 from holdfast.core.context.entries import instruction_entries
@@ -31,6 +32,7 @@ from holdfast.schema.live_event import ReferenceUpdated
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from holdfast.core.agent.callable_agents import CallableAgents
     from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.context.registry import SystemContextRegistry
@@ -57,6 +59,7 @@ class LocationContext:
         skills: Skills,
         references: LocationReferences,
         nested: NestedInstructions,
+        callable_agents: CallableAgents,
         log: EventLog,
     ) -> None:
         self._location = location
@@ -66,6 +69,7 @@ class LocationContext:
         self.skills = skills
         self.references = references
         self._nested = nested
+        self._callable_agents = callable_agents
         self._log = log
 
     def compose(
@@ -73,19 +77,21 @@ class LocationContext:
     ) -> TurnContext:
         """The sources for one turn of a Session, in the order in which the model reads them."""
         skills = SkillGuidance(self.skills, agent.permissions, agent.fences)
+        agents = AgentGuidance(self._callable_agents, session, agent)
         system = combine(
             (
                 self._registry.compose(),
                 self._application.compose(),
                 model(resolved.ref),
                 skills.context(),
+                agents.context(),
                 self.references.context(),
                 self._nested.context(session.id),
                 instruction_entries(entries),
                 plan_mode(agent),
             )
         )
-        return TurnContext(system, skills.hidden_tools)
+        return TurnContext(system, lambda: skills.hidden_tools() | agents.hidden_tools())
 
     def invalidate(self, session_id: str) -> None:
         """Forget what is cached for a Session. Call when a drain begins: another process may have executed it."""
@@ -108,6 +114,7 @@ def open_location_context(
     config: LiveConfig,
     registry: SystemContextRegistry,
     processes: Processes,
+    callable_agents: CallableAgents,
     scope: Scope,
     batches: Batches,
 ) -> LocationContext:
@@ -157,5 +164,6 @@ def open_location_context(
         Skills(lambda: skill_sources.value.list(), shared.skills),
         references,
         nested,
+        callable_agents,
         sessions.log,
     )

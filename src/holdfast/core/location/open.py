@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.agent.agents import Agents
 from holdfast.core.agent.builtin import builtin_agents
+from holdfast.core.agent.callable_agents import CallableAgents
 from holdfast.core.catalog.boot import PluginBoot
 from holdfast.core.catalog.catalog import Catalog
 from holdfast.core.command.builtin import builtin_commands
@@ -31,6 +32,7 @@ from holdfast.core.location.settings import (
     sandbox_settings,
     session_settings,
     snapshot_limits,
+    subagent_settings,
 )
 from holdfast.core.location.terminals import Terminals
 from holdfast.core.location.toolbox import BuiltinTools
@@ -111,7 +113,12 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         processes = Processes(sandbox=process.tools.sandboxes, before_start=host.before_start)
         search = Search(processes, child_environment(host.environment), find_ripgrep(host.environment))
         contributions = SystemContextRegistry()
-        context = open_location_context(process, location, project, config, contributions, processes, scope, batches)
+        callable_agents = CallableAgents(
+            agents, sessions.store.ancestors, authorities, remembered(config, subagent_settings)
+        )
+        context = open_location_context(
+            process, location, project, config, contributions, processes, callable_agents, scope, batches
+        )
         commands = Commands(batches, skills=context.skills.list)
         commands.state.transform(builtin_commands(project.directory), scope, phase=Phase.BUILTIN)
         commands.follow(config, scope)
@@ -132,6 +139,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         context.references,
         authorizer,
         sessions.inbox.attachments,
+        callable_agents,
         image_limits=remembered(config, image_limits),
     )
 
@@ -181,6 +189,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         config=config,
         agents=agents,
         commands=commands,
+        callable_agents=callable_agents,
         mentions=mentions,
         catalog=catalog,
         permissions=permissions,

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 BOOT_SECONDS = 10.0
 """How long a report waits for plugins that are being loaded."""
 ACTIONS = frozenset(
-    """read edit bash glob grep skill todowrite webfetch websearch question external_directory sandbox_escape
-    doom_loop""".split()  # noqa: SIM905
+    """read edit bash glob grep skill subagent task todowrite webfetch websearch question external_directory
+    sandbox_escape doom_loop""".split()  # noqa: SIM905
 )
 """What is asked for beside the names of tools that are registered."""
 OTHER_NAMES = {"shell": "bash", "write": "edit", "patch": "edit", "apply_patch": "edit"}

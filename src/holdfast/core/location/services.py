@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
     from holdfast.core.agent.agents import Agents
+    from holdfast.core.agent.callable_agents import CallableAgents
     from holdfast.core.catalog.catalog import Catalog
     from holdfast.core.command.commands import Commands
     from holdfast.core.config.reload import LiveConfig
@@ -36,6 +37,7 @@ class LocationServices(Frozen):
     project: Project
     config: LiveConfig
     agents: Agents
+    callable_agents: CallableAgents
     commands: Commands
     mentions: Mentions
     catalog: Catalog

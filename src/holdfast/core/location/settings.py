@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.core.agent.callable_agents import SubagentSettings
 from holdfast.core.diagnostic import Diagnostic
 from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.filesystem.location_files import FileSettings
@@ -11,14 +12,13 @@ from holdfast.core.process.sandbox.confinement import SandboxSettings
 from holdfast.core.runner.settings import CompactionSettings, Limits, SessionSettings
 from holdfast.core.snapshot.limits import SnapshotLimits
 from holdfast.core.tool.builtin.bash import BashSettings
-from holdfast.core.tool.builtin.subagent import SubagentSettings
 from holdfast.core.tool.preview import OutputLimits
 from holdfast.llm.limits import AnswerLimits
 from holdfast.llm.route.retry import RetryLimits
 from holdfast.schema.budget import Budget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from holdfast.core.config.config import Config
     from holdfast.core.config.reload import LiveConfig
@@ -135,7 +135,29 @@ def default_budget(config: Config) -> Budget | None:
 
 
 def subagent_settings(config: Config) -> SubagentSettings:
-    return SubagentSettings(**_given(config, "holdfast", "subagents"))
+    """Each value from the last document of the user or a trusted project; an untrusted project can only narrow it. The
+    names that OpenCode has for the depth yield to ours."""
+    trusted = [document.data for document in config.documents() if document.trusted]
+    found = SubagentSettings(**_joined([*map(_opencode_depth, trusted), *map(_own_subagents, trusted)]))
+    for document in config.documents():
+        if not document.trusted:
+            narrowing = _joined([_opencode_depth(document.data), _own_subagents(document.data)])
+            found = found._replace(**{name: min(value, getattr(found, name)) for name, value in narrowing.items()})
+    return found
+
+
+def _own_subagents(data: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = data.get("holdfast", {}).get("subagents", {})
+    return found
+
+
+def _opencode_depth(data: Mapping[str, Any]) -> dict[str, Any]:
+    depth = data.get("experimental", {}).get("subagent_depth", data.get("subagent_depth"))
+    return {} if depth is None else {"depth": depth}
+
+
+def _joined(sections: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {key: value for section in sections for key, value in section.items() if value is not None}
 
 
 def snapshot_limits(config: Config) -> SnapshotLimits:

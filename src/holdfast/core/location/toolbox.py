@@ -14,7 +14,8 @@ from holdfast.core.tool.builtin.glob import glob_tool
 from holdfast.core.tool.builtin.grep import grep_tool
 from holdfast.core.tool.builtin.read import read_tool
 from holdfast.core.tool.builtin.skill import skill_tool
-from holdfast.core.tool.builtin.subagent import subagent_tool
+from holdfast.core.tool.builtin.subagent import Subagents, subagent_tool
+from holdfast.core.tool.builtin.tasks import tasks_tool
 from holdfast.core.tool.builtin.todowrite import todowrite_tool
 from holdfast.core.tool.builtin.webfetch import webfetch_tool
 from holdfast.core.tool.builtin.websearch import configured_services, websearch_tool
@@ -91,6 +92,8 @@ class BuiltinTools:
         host, files, search, authorizer = self._host, self.files, self._search, self._authorizer
         external_paths, authority = self._external_paths, authorizer.authority
         web = Fetcher(AddressPolicy(own_ports=lambda: host.own_ports))
+        tasks, store = self._process.tools.tasks, self._process.sessions.store
+        subagents = Subagents(tasks, store, self._agents, authorizer, self._subagents)
         tools: dict[str, Tool[Any, Any]] = {
             "read": read_tool(files, authorizer, on_read=self._context.note_read),
             "write": write_tool(files, authorizer),
@@ -102,9 +105,8 @@ class BuiltinTools:
                 files.paths, search, authorizer, authorizer.authority, external_paths=self._external_paths
             ),
             "skill": skill_tool(self._context.skills, authorizer),
-            "subagent": subagent_tool(
-                self._process.tools.tasks, self._process.sessions.store, self._agents, authorizer, self._subagents
-            ),
+            "subagent": subagent_tool(subagents),
+            "tasks": tasks_tool(tasks, subagents),
             "todowrite": todowrite_tool(self._process.tools.todos, authorizer),
             "webfetch": webfetch_tool(web, authorizer, authority),
         }

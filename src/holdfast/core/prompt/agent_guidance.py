@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-GUIDANCE = "The user mentions the agent `{agent}`. Call it where the task asks for it."
+GUIDANCE = (
+    "The user mentions the agent `{agent}`. Give it the part of the task that is meant for it, with the `subagent` "
+    "tool."
+)
 
 
 def agent_guidance(mentioned: Iterable[str], callable_agents: Collection[str]) -> tuple[str, ...]:

@@ -35,9 +35,10 @@ from holdfast.core.tool.tool import ToolContext
 from holdfast.schema.prompt import AgentAttachment, FileAttachment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.core.agent.agents import Agents
+    from holdfast.core.agent.callable_agents import CallableAgents
     from holdfast.core.filesystem.content import Content
     from holdfast.core.filesystem.image import ImageLimits
     from holdfast.core.filesystem.location_path import Target
@@ -65,11 +66,10 @@ class Mentions:
         references: LocationReferences,
         permissions: Authorizer,
         attachments: Attachments,
+        callable_agents: CallableAgents,
         *,
         image_limits: Callable[[], ImageLimits],
-        callable_agents: Callable[[str], Collection[str]] = lambda agent: (),
     ) -> None:
-        """`callable_agents` are the agents that an agent may call with a tool that it is offered."""
         self._lookup = lookup
         self._agents = agents
         self._references = references
@@ -90,7 +90,13 @@ class Mentions:
         except TimeoutError:
             return Mentioned(notes=(SLOW.format(seconds=SECONDS),))
         chosen = self._agents.select((prompt.options and prompt.options.agent) or session.agent)
-        return await self._resolve(found, most, session.id, chosen.id)
+        mentioned = await self._resolve(found, most, session.id, chosen.id)
+        named = dict.fromkeys(item.name for item in (*(prompt.agents or ()), *mentioned.agents))
+        if not named or chosen.agent is None:
+            return mentioned
+        callable_agents = await self._callable_agents.for_prompt(session, chosen.agent)
+        guidance = agent_guidance(named, {agent.id for agent in callable_agents})
+        return mentioned.replace(notes=(*mentioned.notes, *guidance))
 
     def _names(self) -> Names:
         """A reference whose first fetch is due is fetched from now on, so that the next mention finds it."""
@@ -123,7 +129,6 @@ class Mentions:
         notes = [not_attached(source.text, reasons[source]) for source in sources if source in reasons]
         if found.left_out:
             notes.append(LEFT_OUT.format(count=found.left_out, s="" if found.left_out == 1 else "s", most=most))
-        notes += agent_guidance((item.name for item in agents), self._callable_agents(agent))
         return Mentioned(tuple(files), tuple(agents), tuple(notes))
 
     async def _read(self, allowed: Sequence[NamedPath], reasons: dict[Source, str]) -> list[MentionedFile]:

@@ -20,6 +20,7 @@ from holdfast.core.runner.fitting import Fitting
 from holdfast.core.runner.interrupted_work import close_interrupted_work
 from holdfast.core.runner.preparation import Preparation
 from holdfast.core.runner.sending import Sending
+from holdfast.core.runner.task_prompts import task_call
 from holdfast.core.runner.titles import AGENT as TITLE
 from holdfast.core.runner.turn_options import NO_OPTIONS, asks_nothing
 from holdfast.core.session.activity import described, goes_on_by_itself
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.stored_activity import ResumableCall
     from holdfast.core.session.stored_messages import OpenCall
     from holdfast.core.session.stored_sessions import SessionAtBoundary
+    from holdfast.llm.event import ToolCall
     from holdfast.schema.session import Session
 else:
     compaction = deferred("holdfast.core.runner.compaction")
@@ -72,6 +74,7 @@ class Drain:
         left = await self._store.activity(self._session_id)
         seen = await self._scope.cache.read()
         if left is None:
+            self._state.task_prompts = False
             if self._forced or seen.steer or seen.queue:
                 async with self._begun(None):
                     await self._recorded(seen, None, ())
@@ -265,7 +268,21 @@ class Drain:
             return False
         await self._scope.spending.check(self._scope.outbox)
         ready = await self._preparation.turn(session, inputs, owed=owed or boundary is None)
-        return ready is not None and await self._turn(ready)
+        if ready is None:
+            return False
+        if calls := await self._task_calls():
+            return (await self._sending.call(ready, calls)).continues
+        return await self._turn(ready)
+
+    async def _task_calls(self) -> list[ToolCall]:
+        """Calls that give the prompts of commands to subagents, before the model answers."""
+        state = self._state
+        if not state.task_prompts:
+            return []
+        await self._scope.outbox.commit()
+        found = await self._store.task_prompts(self._session_id)
+        state.task_prompts = False
+        return [task_call(prompt) for prompt in found]
 
     async def _turn(self, ready: ReadyTurn) -> bool:
         preparation, sending, fitting = self._preparation, self._sending, self._fitting

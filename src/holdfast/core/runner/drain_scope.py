@@ -31,6 +31,8 @@ class DrainState:
         """Since input was last promoted."""
         self.options = NO_OPTIONS
         """Of the newest prompt in the conversation that asks for an answer."""
+        self.task_prompts = True
+        """Whether there may be prompts in the conversation that are to be given to subagents."""
         self.estimate = Estimate()
         self.output = ActiveFormat()
         self.epoch: Epoch | None = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.core.agent.callable_agents import TASKS_TOOL, TOOL
 from holdfast.core.context.errors import ContextSnapshotDecodeError
 from holdfast.core.plugin.request import RequestDraft
 from holdfast.core.runner.history import Frame
@@ -144,6 +145,8 @@ class Preparation:
         """The tools that the agent's rules and the prompt leave."""
         registry = self._tools.registry
         without |= left_out(options.tools, registry.names)
+        if TOOL in without:
+            without |= {TASKS_TOOL}
         return registry.materialize(agent.permissions, fences=agent.fences, without=without)
 
     async def _epoch(
@@ -180,6 +183,7 @@ class Preparation:
         if promoted:
             scope.cache.messages_added()
             state.options = deciding(promoted, state.options)
+            state.task_prompts |= any(item.prompt.task is not None for item in promoted)
         if asked:
             state.allowance.renew()
             state.turns = 0

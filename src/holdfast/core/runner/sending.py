@@ -80,6 +80,24 @@ class Sending:
             turn, outcome = await self._attempt(ready)
         return turn, outcome
 
+    async def call(self, ready: ReadyTurn, calls: Sequence[ToolCall]) -> Outcome:
+        """A step with calls that a person asked for. Nothing is sent, but the step is recorded as every other."""
+        scope = self._scope
+        publisher = self.publisher(ready.agent.id, ready.resolved.ref)
+        turn = self._turn(publisher, ready.tools, ready.settings)
+        if ready.settings.snapshots:
+            self._trees.begin()
+        learned, now = self._models.learned.of(ready.resolved.ref), self._sessions.clock.now()
+        scope.outbox.stage(self._prefix.dispatch(ready.frame, scope.session_id, now, 1, learned, ready.conversation))
+        self._state.answer = None
+        try:
+            outcome = await turn.call(calls, await self._trees.before_step())
+        finally:
+            if publisher.message_id is not None:
+                self._trees.after_step(publisher.message_id, looked_only=False)
+        self._state.answer = publisher.answer.message
+        return outcome
+
     async def resume(self, session: Session, open_turn: OpenTurn, calls: Sequence[OpenCall]) -> Outcome:
         """Execute the calls that waited for a person or a child when their process ended, and end their step."""
         await self._models.catalog.ready()

@@ -24,13 +24,13 @@ from holdfast.core.tool.tool import ToolContext, ToolFailure
 from holdfast.core.tool.tool_events import collecting
 from holdfast.llm.answer_format import Value, refused_way
 from holdfast.llm.errors import LLMError
-from holdfast.llm.event import ProviderError
+from holdfast.llm.event import ProviderError, StepFinish
 from holdfast.llm.media import refuses_media
 from holdfast.llm.stream import stream_prepared
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from holdfast.core.runner.allowance import Allowance
     from holdfast.core.runner.outbox import Outbox
@@ -106,6 +106,8 @@ class Turn:
         self._running: set[asyncio.Task[None]] = set()
         self._calls = 0
         self._streaming = True
+        self._by_person = False
+        """Whether a person asked for the calls, not the model."""
         self._on_disk = False
         self._beside = False
         self._held_back: LLMError | ProviderError | None = None
@@ -153,6 +155,22 @@ class Turn:
         if self._answered or self._rejected:
             return Outcome(continues=self._rejected)
         return Outcome(continues=publisher.called and publisher.finish is not None and not self._allowance.last_step)
+
+    async def call(self, calls: Sequence[ToolCall], snapshot: str | None) -> Outcome:
+        """Make calls that a person asked for, and end the step. `snapshot` is the tree before it."""
+        publisher = self._publisher
+        publisher.snapshot = snapshot
+        for call in calls:
+            publisher.handle(call)
+        publisher.handle(StepFinish(reason="tool-calls"))
+        self._by_person = True
+        self._streaming = False
+        self._outbox.submit()
+        await self._outbox.heard()
+        self._on_disk = True
+        self._start_tools()
+        await self._end(None, interrupted=False)
+        return Outcome(continues=True)
 
     async def resume(self, output: TurnOutput | None = None) -> Outcome:
         """Execute the calls of an earlier process that the publisher has adopted, and end their step. `output` holds
@@ -356,7 +374,7 @@ class Turn:
         publisher = self._publisher
         assert publisher.message_id is not None
         of = self._of
-        context = ToolContext(of.session_id, of.agent, publisher.message_id, call.id, of.model)
+        context = ToolContext(of.session_id, of.agent, publisher.message_id, call.id, of.model, self._by_person)
         times = self._allowance.times(call)
         if times >= self._limits.repeated_calls:
             raise RepeatedCalls(call.name, times)

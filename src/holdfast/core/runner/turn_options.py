@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from holdfast.schema.prompt import Admission, Prompt
 
 NO_OPTIONS = PromptOptions()
+OTHER_NAMES = {"task": "subagent"}
+"""What OpenCode calls a tool in other generations."""
 
 
 def asks_nothing(prompt: Prompt) -> bool:
@@ -49,6 +51,7 @@ def left_out(tools: Mapping[str, bool] | None, offered: Iterable[str]) -> frozen
     one, and of two equally long ones the one that switches off."""
     if not tools:
         return frozenset()
+    tools = {**{OTHER_NAMES[name]: tools[name] for name in tools if name in OTHER_NAMES}, **tools}
     patterns = sorted((name for name in tools if has_wildcard(name)), key=lambda name: (-len(name), tools[name]))
 
     def is_left(name: str) -> bool:
@@ -62,4 +65,4 @@ def left_out(tools: Mapping[str, bool] | None, offered: Iterable[str]) -> frozen
 
 def unknown_tools(tools: Mapping[str, bool] | None, offered: Iterable[str]) -> list[str]:
     """Names in a prompt's choice of tools that are neither a tool nor a pattern."""
-    return sorted(set(tools or ()) - set(offered) - {name for name in tools or () if has_wildcard(name)})
+    return sorted(set(tools or ()) - {*offered, *OTHER_NAMES} - {name for name in tools or () if has_wildcard(name)})

@@ -143,7 +143,13 @@ class Execution:
         """Returns once the running work, here or elsewhere, has ended and is recorded. Idle: nothing to do."""
         await self._coordinator.interrupt(session_id)
         self._give_up_exclusive(session_id)
-        await self._ownership.interrupt_elsewhere(session_id)
+        await self._ownership.ask_elsewhere(session_id, "interrupt")
+
+    async def background(self, session_id: str) -> None:
+        """Let the tasks that calls of this Session wait for, here or elsewhere, go on in the background. Returns when
+        the calls have been told."""
+        if not self._tasks.move(session_id):
+            await self._ownership.ask_elsewhere(session_id, "background")
 
     async def stop(self, session_id: str) -> None:
         """Interrupt what runs, and give up what is owed."""
@@ -220,6 +226,8 @@ class Execution:
         elif kind == "interrupt":
             await self._coordinator.interrupt(session_id)
             self._give_up_exclusive(session_id)
+        elif kind == "background":
+            self._tasks.move(session_id)
 
     async def _drain(self, session_id: str, force: bool, interrupt: Interrupt) -> None:
         session: Session | None = None

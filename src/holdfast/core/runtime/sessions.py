@@ -12,6 +12,7 @@ from holdfast.core.project.project import subpath
 from holdfast.core.runner.checkpoint import inspect
 from holdfast.core.runtime.outcome import outcome_of
 from holdfast.core.session.errors import (
+    BackgroundOff,
     CompactionInUse,
     NothingToCompact,
     SessionNotFound,
@@ -356,6 +357,14 @@ class Sessions:
         await self._store.get(session_id)
         stopping = self._tree_changes.interrupt if background else self._tree_changes.interrupt_one
         await self._detached(stopping(session_id))
+
+    async def background(self, session_id: str, *, allowed: bool) -> None:
+        """Let the tasks that calls of this Session wait for go on in the background. Without any nothing happens.
+        `allowed` is what the configuration says. Raises BackgroundOff."""
+        await self._store.get(session_id)
+        if not allowed:
+            raise BackgroundOff(session_id)
+        await self._detached(self._execution.background(session_id))
 
     async def active(self) -> list[str]:
         return await self._execution.active()

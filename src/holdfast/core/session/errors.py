@@ -129,6 +129,20 @@ class UnfinishedWork(Conflict):
         self.left = left
 
 
+class BackgroundOff(Conflict):
+    """The configuration does not let tasks go on in the background."""
+
+    code = "Session.BackgroundOffError"
+
+    def __init__(self, session_id: str) -> None:
+        message = (
+            "Background tasks are switched off here (`holdfast.subagents.background`). Switch them on, or interrupt "
+            f"Session {session_id}."
+        )
+        super().__init__(message, resource=session_id)
+        self.session_id = session_id
+
+
 class CompactionInUse(Conflict):
     """A checkpoint can be undone only while nothing follows it."""
 

@@ -16,7 +16,7 @@ import functools
 import logging
 import os
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import asdict
 
@@ -68,7 +68,7 @@ class _LeaseRow(Frozen):
 
 
 class _Control(Frozen):
-    """What another process asks of this one: `wake` or `interrupt`."""
+    """What another process asks of this one: `wake`, `interrupt` or `background`."""
 
     id: str
     session_id: str
@@ -141,7 +141,7 @@ class Ownership:
         self._obey: Callable[[str, str], Awaitable[None]] | None = None
 
     def serve(self, obey: Callable[[str, str], Awaitable[None]]) -> None:
-        """`obey(kind, session_id)` does what another process asks: `wake` or `interrupt`."""
+        """`obey(kind, session_id)` does what another process asks: `wake`, `interrupt` or `background`."""
         self._obey = obey
 
     @property
@@ -195,12 +195,12 @@ class Ownership:
         holders = [row.held_by_other(self.id) for row in rows]
         return [holder.session_id for holder in holders if holder is not None and self._alive(holder)]
 
-    async def interrupt_elsewhere(self, session_id: str) -> None:
-        """Ask the owner to interrupt, and return once it has, or is gone."""
+    async def ask_elsewhere(self, session_id: str, kind: Literal["interrupt", "background"]) -> None:
+        """Ask the owner for something, and return once it has done it, or is gone."""
         holder = await self.elsewhere(session_id)
         if holder is None:
             return
-        request = await self._ask(holder, "interrupt")
+        request = await self._ask(holder, kind)
         await self.until(lambda: self._answered(request, holder))
 
     async def wait_elsewhere(self, session_id: str) -> None:

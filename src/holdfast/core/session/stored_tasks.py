@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.prompt import PromptTask  # noqa: TC001 - msgspec reads the annotations of rows
 
 if TYPE_CHECKING:
     from holdfast.core.database.database import Database
+    from holdfast.core.database.unit import Value
 
 
 class CallKey(NamedTuple):
@@ -60,6 +62,19 @@ class TaskState(Frozen):
         return self.withdrawn_seq is not None or self.ended_seq is not None
 
 
+class TaskPrompt(Frozen):
+    """A prompt whose text is to be given to a subagent."""
+
+    id: str
+    text: str
+    task: PromptTask
+
+    @property
+    def call_id(self) -> str:
+        """Of the call that does it; there is one for each prompt."""
+        return f"call_{self.id[4:]}"
+
+
 class StoredTasks:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -75,6 +90,20 @@ class StoredTasks:
     async def awaited_tasks(self, child_id: str) -> list[Task]:
         """What a child was given and its callers still wait for, oldest first."""
         return await self._database.fetch("task.of_child", {"child_id": child_id}, into=Task)
+
+    async def task_prompts(self, session_id: str) -> list[TaskPrompt]:
+        """Promoted prompts that are to be given to subagents, and were not."""
+        return await self._database.fetch("task.of_prompts", {"session_id": session_id}, into=TaskPrompt)
+
+    async def newest_tasks(self, session_id: str, limit: int) -> list[Task]:
+        """The newest task of each child of a Session, newest first."""
+        return await self._database.fetch("task.newest", {"session_id": session_id, "limit": limit}, into=Task)
+
+    async def joined(self, task: Task, state: TaskState) -> bool:
+        """Whether the child went on with a later background task in the same activity."""
+        span = {"promoted_seq": state.promoted_seq, "ended_seq": state.ended_seq}
+        key: dict[str, Value] = {"session_id": task.session_id, "child_id": task.child_id, **span}
+        return bool(await self._database.fetch("task.joined", key))
 
     async def undelivered(self, limit: int) -> list[str]:
         """Children that work on background tasks, or have ended one whose result was not delivered."""

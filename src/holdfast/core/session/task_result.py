@@ -26,6 +26,7 @@ NO_TEXT = "The subagent ended without a text."
 GONE = "its Session, or the part of its history, was deleted"
 WITHDRAWN = "its prompt was withdrawn before it began"
 STOPPED = "it was interrupted"
+JOINED = "The subagent went on with a later message before it had ended this task. The result of that is for both."
 
 
 class TaskEnd(Frozen):

@@ -13,7 +13,6 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections import Counter
 from contextlib import contextmanager, suppress
@@ -27,9 +26,9 @@ from holdfast.core.session.inbox import nothing
 from holdfast.core.session.input_errors import InputNotFound, InputNotPending, PromptConflict, PromptWithdrawn
 from holdfast.core.session.records import NewSession
 from holdfast.core.session.stored_tasks import Task
-from holdfast.core.session.task_result import GONE, TaskEnd, cancelled, delivered_input, result_of
-from holdfast.schema.exceptions import HoldfastError
-from holdfast.schema.frozen import Frozen
+from holdfast.core.session.task_result import GONE, JOINED, TaskEnd, cancelled, delivered_input, result_of
+from holdfast.core.session.task_waiting import Place, Waiter
+from holdfast.core.session.task_work import CallSettled, TooManyTasks, derived
 from holdfast.schema.task_event import TaskMoved, TaskStarted
 
 if TYPE_CHECKING:
@@ -38,43 +37,22 @@ if TYPE_CHECKING:
     from holdfast.core.clock import Clock
     from holdfast.core.database.database import Database
     from holdfast.core.event.log import EventLog
-    from holdfast.core.event.signal import Flag
     from holdfast.core.session.inbox import Inbox
     from holdfast.core.session.records import SessionRecords
     from holdfast.core.session.store import SessionStore
     from holdfast.core.session.stored_tasks import CallKey
+    from holdfast.core.session.task_work import Work
     from holdfast.core.session.wakeups import Wakeups
-    from holdfast.schema.model import ModelRef
-    from holdfast.schema.prompt import Prompt
     from holdfast.schema.session import Session
 
 T = TypeVar("T")
 
+CHILDREN = 50
+"""Of which a Session is told the state."""
 UNDELIVERED = 10_000
 """Children that are looked at when a process starts."""
 
 log = logging.getLogger(__name__)
-
-
-class CallSettled(HoldfastError):
-    """A call that has its settlement starts nothing any more."""
-
-    def __init__(self, call_id: str) -> None:
-        super().__init__(f"the call {call_id} is settled")
-
-
-class Work(Frozen):
-    """What a call asks for."""
-
-    caller: str
-    agent: str
-    description: str
-    prompt: Prompt
-    background: bool
-    model: ModelRef | None = None
-    """Of a new child."""
-    child_id: str | None = None
-    """The child that goes on with its conversation; None is a new one."""
 
 
 class Tasks:
@@ -97,10 +75,10 @@ class Tasks:
         self._records = records
         self._wakeups = wakeups
         self._clock = clock
-        self._waiting: dict[str, set[_Waiter]] = {}
+        self._waiting: dict[str, set[Waiter]] = {}
         """Calls of this process that wait for a child, by Session."""
         self._foreground: Counter[str] = Counter()
-        """How many there are, by root."""
+        """How many of them have started, by root."""
         self._quiet: Counter[str] = Counter()
         """Sessions that results do not wake, because somebody stops them."""
         self._ongoing: set[asyncio.Task[Any]] = set()
@@ -120,24 +98,43 @@ class Tasks:
         return await self._store.task_of_call(call)
 
     async def perform(
-        self, call: CallKey, work: Work, started: Callable[[Task], None] = lambda task: None
+        self,
+        call: CallKey,
+        work: Work,
+        *,
+        slots: asyncio.Semaphore | None = None,
+        started: Callable[[Task], None] = lambda task: None,
     ) -> tuple[Task, TaskEnd | None]:
         """Give the work to a child and wait until it is over. Without an end it goes on in the background. A call that
-        is executed again goes on with the task that it started before. `started` is called when the child has it.
+        is executed again goes on with the task that it started before. It begins when one of the `slots` is free, and
+        keeps that until it returns. `started` is called when the child has the work.
 
         Cancelled by an interruption, it interrupts the child and tells what that had done; in a shutdown it leaves
         everything to the next execution."""
-        starting = self._own(self._start(call, work))
+        if work.background or slots is None:
+            return await self._perform(call, work, Waiter(), started)
+        with self._waiter(call.session_id) as waiter:
+            async with slots:
+                work = work.replace(background=waiter.moved)
+                return await self._perform(call, work, waiter, started)
+
+    async def _perform(
+        self, call: CallKey, work: Work, waiter: Waiter, started: Callable[[Task], None]
+    ) -> tuple[Task, TaskEnd | None]:
+        place = Place(self._foreground, work.root_id)
+        starting = self._own(self._start(call, work, place))
         try:
             task = await asyncio.shield(starting)
             started(task)
-            return task, None if task.background else await self._end_or_move(task)
+            return task, None if task.background else await self._end_or_move(task, waiter)
         except asyncio.CancelledError:
             await asyncio.wait({starting})
             if self._wakeups.ending() or starting.cancelled() or starting.exception() is not None:
                 raise
             task = starting.result()
             return task, None if task.background else await self.stop(task)
+        finally:
+            place.free()
 
     async def running(self, root_id: str) -> int:
         """How many tasks of a tree are under way: those that calls of this process wait for, and background ones."""
@@ -147,8 +144,7 @@ class Tasks:
         """Let the tasks that calls of this Session wait for go on in the background; how many there are here."""
         waiting = self._waiting.get(session_id, set())
         for waiter in waiting:
-            waiter.moved = True
-            waiter.flag.set()
+            waiter.move()
         return len(waiting)
 
     def moved(self, task: Task) -> TaskMoved:
@@ -167,6 +163,22 @@ class Tasks:
             await self._wakeups.stop(task.child_id)
         await self._give_up(task)
         return await self._end(task) or cancelled(task, ())
+
+    async def children(self, session_id: str) -> list[tuple[Task, TaskEnd | None]]:
+        """The newest task of each child of a Session, newest first, and how it ended."""
+        return [(task, await self._end(task)) for task in await self._store.newest_tasks(session_id, CHILDREN)]
+
+    async def wait(self, session_id: str, child_id: str | None, seconds: float) -> None:
+        """Wait until a child of this Session, or the one that is named, has ended its task, or input for this Session
+        arrives: the result of a background task is such an input."""
+        with self._log.signals.follow(session_id) as flag, suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while "steer" not in await self._store.waiting(session_id):
+                    flag.clear()
+                    states = await self.children(session_id)
+                    if all(end is not None for task, end in states if child_id in (None, task.child_id)):
+                        return
+                    await flag.wait()
 
     async def child_ended(self, child_id: str) -> None:
         """A drain of this child has ended: whoever waits for it is served. May be repeated."""
@@ -194,29 +206,33 @@ class Tasks:
 
     # -- giving --------------------------------------------------------------------------------------------------
 
-    async def _start(self, call: CallKey, work: Work) -> Task:
+    async def _start(self, call: CallKey, work: Work, place: Place) -> Task:
         parent = await self._store.get(call.session_id)
-        task = await self._store.task_of_call(call)
+        task, known = await self._store.task_of_call(call), True
         if task is None:
-            task = await self._record(call, work, parent)
-            await self._hand_over(task, work, parent, known=work.child_id is not None)
+            background = await self._store.background_tasks(work.root_id)
+            if not place.take(work.most - background):
+                raise TooManyTasks(work.most)
+            task, known = await self._record(call, work, parent), work.child_id is not None
         else:
+            place.take()
             if not task.background:
                 self._wakeups.go_on(task.child_id)  # the process that worked on it may be gone
-            await self._hand_over(task, work, parent, known=True)
+        if task.background:
+            place.free()  # its row counts
+        await self._hand_over(task, work, parent, known=known)
         return task
 
     async def _record(self, call: CallKey, work: Work, parent: Session) -> Task:
-        ancestors = await self._store.ancestors(call.session_id) if parent.parent_id else []
         started = TaskStarted(
             timestamp=self._clock.now(),
             session_id=call.session_id,
             assistant_message_id=call.message_id,
             call_id=call.call_id,
-            child_id=work.child_id or _derived("ses", call),
-            root_id=ancestors[-1] if ancestors else call.session_id,
-            prompt_id=_derived("msg", call, "prompt"),
-            result_id=_derived("msg", call, "result"),
+            child_id=work.child_id or derived("ses", call),
+            root_id=work.root_id,
+            prompt_id=derived("msg", call, "prompt"),
+            result_id=derived("msg", call, "result"),
             caller=work.caller,
             agent=work.agent,
             description=work.description,
@@ -269,29 +285,30 @@ class Tasks:
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
-    async def _end_or_move(self, task: Task) -> TaskEnd | None:
+    @contextmanager
+    def _waiter(self, session_id: str) -> Iterator[Waiter]:
+        waiter = Waiter()
+        waiting = self._waiting.setdefault(session_id, set())
+        waiting.add(waiter)
+        try:
+            yield waiter
+        finally:
+            waiting.discard(waiter)
+            if not waiting:
+                self._waiting.pop(session_id, None)
+
+    async def _end_or_move(self, task: Task, waiter: Waiter) -> TaskEnd | None:
         """Wait until the task is over, or is moved to the background: then there is no end yet."""
         with self._log.signals.follow(task.child_id) as flag:
-            waiter = _Waiter(flag)
-            waiting = self._waiting.setdefault(task.session_id, set())
-            waiting.add(waiter)
-            self._foreground[task.root_id] += 1
-            try:
-                while True:
-                    flag.clear()
-                    if (end := await self._end(task)) is not None:
-                        return end
-                    if waiter.moved:
-                        self._own(self._deliver_when_moved(task))
-                        return None
-                    await flag.wait()
-            finally:
-                waiting.discard(waiter)
-                if not waiting:
-                    self._waiting.pop(task.session_id, None)
-                self._foreground[task.root_id] -= 1
-                if not self._foreground[task.root_id]:
-                    del self._foreground[task.root_id]
+            waiter.flag = flag
+            while True:
+                flag.clear()
+                if (end := await self._end(task)) is not None:
+                    return end
+                if waiter.moved:
+                    self._own(self._deliver_when_moved(task))
+                    return None
+                await flag.wait()
 
     async def _end(self, task: Task) -> TaskEnd | None:
         state = await self._store.task_state(task)
@@ -318,6 +335,8 @@ class Tasks:
         if state is None and await self._store.call_runs(task.call):
             return  # not handed over yet: the call is executed again
         end = await self._end(task)
+        if end is not None and state is not None and state.ended_seq and await self._store.joined(task, state):
+            end = end.replace(text=JOINED)
         parent = await self._store.find(task.session_id)
         if end is None or parent is None:
             return
@@ -345,8 +364,8 @@ class Tasks:
                 if known is None or known.background or not await self._store.call_runs(task.call):
                     break
                 await flag.wait()
-        if known is not None and known.background and not self._wakeups.executing(task.child_id):
-            await self.child_ended(task.child_id)
+        if known is not None and known.background:
+            await self._deliver(known)  # the child's own end may have seen the task before it was moved
 
     def _own(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
@@ -358,17 +377,3 @@ class Tasks:
         self._ongoing.discard(task)
         if not task.cancelled() and isinstance(error := task.exception(), StorageError):
             log.warning("a task could not be recorded: %s", error)
-
-
-class _Waiter:
-    """A call that waits for its child."""
-
-    def __init__(self, flag: Flag) -> None:
-        self.flag = flag
-        self.moved = False
-
-
-def _derived(prefix: str, call: CallKey, purpose: str = "") -> str:
-    """An id that whoever executes the call again derives again."""
-    digest = hashlib.sha256("\0".join((*call, purpose)).encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{prefix}_{digest[:26]}"

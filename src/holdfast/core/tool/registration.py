@@ -57,9 +57,11 @@ class Registration:
         if self._input.schema.get("type", "object") != "object":
             raise RegistrationError(name, f"Invalid types of tool {name}: the input must be an object")
         self._tool = tool
+        self.name = name
         self.action = tool.action or name
         self.read_only = tool.read_only
         self.grace = tool.grace
+        self.other_names = tool.other_names
         self.definition = ToolDefinition(
             name=name,
             description=tool.description,

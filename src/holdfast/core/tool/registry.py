@@ -123,7 +123,10 @@ class Materialized:
     async def execute(self, name: str, arguments: Any, context: ToolContext) -> CallOutput:
         """Execute a call up to its normalised output. This part may be interrupted."""
         try:
-            output = await self._resolve(name).execute(arguments, context)
+            registration = self._resolve(name)
+            if (translate := registration.other_names.get(name)) is not None:
+                arguments = translate(arguments)
+            output = await registration.execute(arguments, context)
             return await media.normalise_media(output, self._registry._images(), self._registry._media_slots)
         except ToolFailure as failure:
             failure.args = (bounded_text(str(failure), self._registry._limits()),)
@@ -135,19 +138,19 @@ class Materialized:
 
     def look_only(self, names: Iterable[str]) -> bool:
         """Whether none of these tools can change project files. Tools that were not advertised did not run."""
-        shown = self._shown.registrations
-        return all(name not in shown or shown[name].read_only for name in names)
+        found = (self._shown.of(name) for name in names)
+        return all(shown is None or shown.read_only for shown in found)
 
     def grace(self, name: str) -> float | None:
         """How many seconds this tool may take to stop, if it needs longer than others."""
-        shown = self._shown.registrations.get(name)
+        shown = self._shown.of(name)
         return shown.grace if shown is not None else None
 
     def _resolve(self, name: str) -> Registration:
-        advertised = self._shown.registrations.get(name)
+        advertised = self._shown.of(name)
         if advertised is None:
             raise ToolFailure(UNKNOWN.format(name=name))
-        if self._registry._current().registrations.get(name) is not advertised:
+        if self._registry._current().registrations.get(advertised.name) is not advertised:
             raise ToolFailure(STALE.format(name=name))
         return advertised
 
@@ -155,6 +158,11 @@ class Materialized:
 class _VisibleTools(Frozen):
     registrations: Mapping[str, Registration]
     definitions: tuple[ToolDefinition, ...]
+
+    def of(self, name: str) -> Registration | None:
+        """The tool of this name, or the one that also accepts calls under it."""
+        own = self.registrations.get(name)
+        return own or next((found for found in self.registrations.values() if name in found.other_names), None)
 
 
 class _Catalog:

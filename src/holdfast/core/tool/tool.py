@@ -9,7 +9,7 @@ from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from holdfast.core.tool.codec import JsonSchema
     from holdfast.schema.model import ModelRef
@@ -32,6 +32,8 @@ class ToolContext(Frozen):
     tool_call_id: str
     model: ModelRef | None = None
     """The model that made the call."""
+    by_person: bool = False
+    """Whether a person asked for the call, not the model."""
 
 
 class Tool(Frozen, Generic[In, Out], eq=False):
@@ -53,6 +55,8 @@ class Tool(Frozen, Generic[In, Out], eq=False):
     """The permission action that hides the tool from an agent if denied. Default: the registered name."""
     read_only: bool = False
     """The tool changes no project file, so no snapshot is taken after it."""
+    other_names: Mapping[str, Callable[[Any], Any]] = {}
+    """Names that are not offered and under which calls are accepted, with what turns their arguments into ours."""
     grace: float | None = None
     """How many seconds it may take to stop when it is interrupted, if it needs longer than others."""
 

@@ -80,6 +80,7 @@ async def _expanded(
         services.commands,
         services.context.skills,
         services.agents,
+        services.callable_agents,
         services.permissions.authorities,
         services.catalog,
         services.tools,

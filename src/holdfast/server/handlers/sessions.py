@@ -173,6 +173,12 @@ async def interrupt(call: ApiCall) -> None:
     await call.runtime.sessions.interrupt(call.params.session_id, background=call.query.background is True)
 
 
+async def background(call: ApiCall) -> None:
+    async with call.services as services:
+        allowed = services.callable_agents.background
+    await call.runtime.sessions.background(call.params.session_id, allowed=allowed)
+
+
 async def context(call: ApiCall) -> Any:
     return [_raw(message) for message in await call.runtime.sessions.context(call.params.session_id)]
 

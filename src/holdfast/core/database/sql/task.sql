@@ -57,6 +57,35 @@ join session_task task
 where part.session_id = :session_id and part.status in ('pending', 'running') and part.kind = 'tool'
 order by part.message_seq, part.idx
 
+-- name: task.of_prompts
+-- Prompts of an activity that are to be given to subagents, and were not.
+select input.id, json_extract(input.prompt, '$.text') as text, json_extract(input.prompt, '$.task') as task
+from session_input input indexed by session_input_open
+where input.session_id = :session_id and input.promoted_seq is not null and input.ended_seq is null
+  and json_extract(input.prompt, '$.task') is not null and not exists (
+    select 1 from session_message answer
+    join session_message_part part on part.session_id = answer.session_id and part.message_seq = answer.seq
+    where answer.session_id = input.session_id and answer.seq > input.promoted_seq
+      and part.kind = 'tool' and part.key = 'call_' || substr(input.id, 5))
+order by input.promoted_seq
+
+-- name: task.newest
+-- The newest task of each child of a Session, newest first.
+select task.session_id, task.message_id, task.call_id, task.child_id, task.root_id, task.prompt_id, task.result_id,
+  task.agent, task.description, task.background, task.delivered, task.time_started as started
+from session_task task
+where task.session_id = :session_id and task.seq = (
+  select max(other.seq) from session_task other
+  where other.child_id = task.child_id and other.session_id = task.session_id)
+order by task.seq desc limit :limit
+
+-- name: task.joined
+-- Whether a child went on with a later task in the same activity: the result of that one is the result of both.
+select 1 from session_task task
+join session_input input on input.id = task.prompt_id and input.session_id = task.child_id
+where task.child_id = :child_id and task.session_id = :session_id and task.background = 1
+  and input.promoted_seq > :promoted_seq and input.ended_seq = :ended_seq
+
 -- name: task.undelivered
 -- Children of background tasks whose result was not delivered.
 select distinct child_id from session_task where background = 1 and delivered = 0 order by child_id limit :limit

@@ -3,16 +3,17 @@ the background."""
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from holdfast.core.agent.agents import Agents
+from holdfast.core.agent.callable_agents import ACTION, SubagentSettings, is_callable
 from holdfast.core.session.store import SessionStore
 from holdfast.core.session.stored_tasks import CallKey, Task
 from holdfast.core.session.task_result import TaskEnd, element
-from holdfast.core.session.tasks import Work
+from holdfast.core.session.task_work import TooManyTasks, Work
 from holdfast.core.tool.builtin.authorize import Authorizer
 from holdfast.core.tool.progress import report
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
@@ -26,7 +27,6 @@ from holdfast.schema.session import Session
 from holdfast.schema.session_message import TextContent
 from holdfast.schema.task_event import TaskMoved
 
-ACTION = "subagent"
 GRACE_SECONDS = 30.0
 """A child needs its own grace to stop its tools, and so do its children."""
 NOTE = (
@@ -37,13 +37,6 @@ RUNNING = (
     "The subagent works in the background. Its result will come as a message by itself: do not wait for it, and do not "
     "do its work yourself. Go on with something else, or end your turn."
 )
-
-
-class SubagentSettings(NamedTuple):
-    depth: int = 3
-    parallel: int = 8
-    tree: int = 50
-    background: bool = True
 
 
 class SubagentInput(msgspec.Struct, frozen=True, rename={"session_id": "sessionID"}):
@@ -69,7 +62,12 @@ class Gives(Protocol):
         """The task that an earlier execution of the call started."""
 
     async def perform(
-        self, call: CallKey, work: Work, started: Callable[[Task], None] = ...
+        self,
+        call: CallKey,
+        work: Work,
+        *,
+        slots: asyncio.Semaphore | None = None,
+        started: Callable[[Task], None] = ...,
     ) -> tuple[Task, TaskEnd | None]:
         """Give the work to a child, and wait for its end. Without one it goes on in the background."""
 
@@ -98,42 +96,42 @@ class Subagents:
 
     async def execute(self, given: SubagentInput, context: ToolContext) -> SubagentResult:
         call = CallKey(context.session_id, context.assistant_message_id, context.tool_call_id)
+        ancestors = await self._store.ancestors(context.session_id)
+        root_id = ancestors[-1] if ancestors else context.session_id
         if await self._tasks.of_call(call) is None:
-            await self._check(given, context)
+            await self._check(given, context, root_id, len(ancestors))
         try:
-            work = await self._work(given, context)
-            if work.background:
-                return self._result(*await self._tasks.perform(call, work))
-            async with self._slot(context.session_id):
-                return self._result(*await self._tasks.perform(call, work, _report))
+            work = await self._work(given, context, root_id)
+            slots = self._slot(context.session_id)
+            return self._result(*await self._tasks.perform(call, work, slots=slots, started=_report))
         except ToolFailure:
             raise
         except HoldfastError as error:
             raise ToolFailure(f"The task was not started: {error}") from error
 
-    async def _check(self, given: SubagentInput, context: ToolContext) -> None:
+    async def _check(self, given: SubagentInput, context: ToolContext, root_id: str, depth: int) -> None:
         """Everything that can keep a task from starting. The person is asked last."""
         settings = self._settings()
-        ancestors = await self._store.ancestors(context.session_id)
-        if len(ancestors) >= settings.depth:
+        if depth >= settings.depth:
             raise ToolFailure(f"Subagents may not be nested deeper than {settings.depth}. Do the task yourself.")
-        agent = self._agent(given.agent)
+        agent = self._agent(given.agent, primary=context.by_person)
         if given.background and not settings.background:
             raise ToolFailure("Background tasks are switched off. Call it without `background`.")
         if given.session_id is not None:
-            await self._child(given.session_id, context.session_id)
-        root_id = ancestors[-1] if ancestors else context.session_id
+            await self.child(given.session_id, context.session_id)
         if await self._tasks.running(root_id) >= settings.tree:
-            raise ToolFailure(f"{settings.tree} tasks are under way already. Wait until some of them have ended.")
-        await self._authorizer.allow(context, ACTION, (agent.id,), save=(agent.id,))
+            raise ToolFailure(str(TooManyTasks(settings.tree)))
+        if not context.by_person:
+            await self._authorizer.allow(context, ACTION, (agent.id,), save=(agent.id,))
 
-    async def _work(self, given: SubagentInput, context: ToolContext) -> Work:
-        child = await self._child(given.session_id, context.session_id) if given.session_id is not None else None
+    async def _work(self, given: SubagentInput, context: ToolContext, root_id: str) -> Work:
+        child = await self.child(given.session_id, context.session_id) if given.session_id is not None else None
         agent = self._agents.get(given.agent)
         options = await self._store.prompt_options(context.session_id)
         other = given.agent if child is not None and child.agent != given.agent else None
         narrowed = PromptOptions(tools=options.tools if options is not None else None, agent=other)
         return Work(
+            root_id=root_id,
             caller=context.agent,
             agent=given.agent,
             description=given.description,
@@ -143,17 +141,19 @@ class Subagents:
                 notes=(NOTE,) if child is None else None,
             ),
             background=given.background,
+            most=self._settings().tree,
             model=_model(given, agent, context),
             child_id=child.id if child is not None else None,
         )
 
-    def _agent(self, name: str) -> Agent:
+    def _agent(self, name: str, *, primary: bool = False) -> Agent:
+        """`primary`: even one that otherwise only leads Sessions."""
         agent = self._agents.get(name)
-        if agent is None or agent.mode == "primary":
+        if agent is None or not (primary or is_callable(agent)):
             raise ToolFailure(f"Unknown agent: {name[:200]}")
         return agent
 
-    async def _child(self, session_id: str, parent_id: str) -> Session:
+    async def child(self, session_id: str, parent_id: str) -> Session:
         child = await self._store.find(session_id)
         if child is None or child.parent_id != parent_id:
             raise ToolFailure(f"{session_id[:200]} is not a subagent of this Session")
@@ -179,23 +179,29 @@ class Subagents:
         return SubagentResult(session_id=task.child_id, status="completed", text=element(task, end.status, end.text))
 
 
-def subagent_tool(
-    tasks: Gives,
-    store: SessionStore,
-    agents: Agents,
-    authorizer: Authorizer,
-    settings: Callable[[], SubagentSettings],
-) -> Tool[SubagentInput, SubagentResult]:
+def subagent_tool(subagents: Subagents) -> Tool[SubagentInput, SubagentResult]:
     return Tool(
         description=DESCRIPTION,
         input=SubagentInput,
         output=SubagentResult,
-        execute=Subagents(tasks, store, agents, authorizer, settings).execute,
+        execute=subagents.execute,
+        other_names={"task": _from_task},
         content=lambda given, value: (TextContent(text=value["text"]),),
         structured=_structured,
         action=ACTION,
         grace=GRACE_SECONDS,
     )
+
+
+def _from_task(given: Any) -> Any:
+    """The arguments of OpenCode's former tool for this."""
+    if not isinstance(given, dict):
+        return given
+    names = {"subagent_type": "agent", "task_id": "sessionID"}
+    renamed = {names.get(name, name): value for name, value in given.items() if name != "command"}
+    if not renamed.get("sessionID", "x"):
+        del renamed["sessionID"]
+    return renamed
 
 
 def _model(given: SubagentInput, agent: Agent | None, context: ToolContext) -> ModelRef | None:
