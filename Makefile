@@ -43,6 +43,7 @@ check: setup ## format, lint, types, layers, drift of generated code
 	@$(BIN)/mypy
 	@PYTHONPATH=src $(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m holdfast.client.generate --check
+	@$(BIN)/python .ci/tool_schemas.py --check
 	@$(BIN)/python .ci/reference.py --check
 	@$(BIN)/python .ci/rules.py --check
 
@@ -76,6 +77,7 @@ bench: setup ## ratios of one run: the event log against bare SQLite, streams ag
 
 generate: setup ## write the generated clients, the reference pages and the index of the rules anew
 	@$(BIN)/python -m holdfast.client.generate
+	@$(BIN)/python .ci/tool_schemas.py
 	@$(BIN)/python .ci/reference.py
 	@$(BIN)/python .ci/rules.py
 

@@ -50,7 +50,7 @@ export interface EventsOperations {
 
 export interface SessionsOperations {
   /** A page of Sessions, newest first unless asked otherwise. Fails with InvalidCursorError. */
-  list(input?: { workspace?: string | null | undefined; limit?: number | null | undefined; order?: "asc" | "desc" | null | undefined; search?: string | null | undefined; directory?: string | null | undefined; project?: string | null | undefined; subpath?: string | null | undefined; archived?: boolean | null | undefined; cursor?: string | null | undefined }, options?: CallOptions): Promise<Page<Session>>
+  list(input?: { workspace?: string | null | undefined; limit?: number | null | undefined; order?: "asc" | "desc" | null | undefined; search?: string | null | undefined; directory?: string | null | undefined; project?: string | null | undefined; subpath?: string | null | undefined; archived?: boolean | null | undefined; parentID?: string | null | undefined; cursor?: string | null | undefined }, options?: CallOptions): Promise<Page<Session>>
   /** Create a Session, or return the existing one with this id. Fails with ConflictError. */
   create(input?: { id?: string | null | undefined; agent?: string | null | undefined; model?: ModelInput | null | undefined; location?: LocationInput | null | undefined; budget?: Budget | null | undefined }, options?: CallOptions): Promise<Session>
   /** The Sessions that are executing now. */
@@ -89,8 +89,8 @@ export interface SessionsOperations {
   history(input: { sessionID: string; limit?: number | null | undefined; after?: number | null | undefined }, options?: CallOptions): Promise<History<DurableEvent>>
   /** Durable events after a sequence, then new ones as they are committed; with `live`, live events too. Fails with SessionNotFoundError. */
   events(input: { sessionID: string; after?: number | null | undefined; live?: boolean | null | undefined; replay?: boolean | null | undefined }, options?: CallOptions): AsyncIterable<Event>
-  /** Interrupt the running activity and return when its end is recorded. Fails with SessionNotFoundError. */
-  interrupt(input: { sessionID: string }, options?: CallOptions): Promise<void>
+  /** Interrupt the running activity with the subagents that it waits for, and return when their ends are recorded. With `background`, everything below the Session. Fails with SessionNotFoundError. */
+  interrupt(input: { sessionID: string; background?: boolean | null | undefined }, options?: CallOptions): Promise<void>
   /** Let the subagents that the Session waits for go on in the background. Nothing happens if there are none. Fails with ConflictError, SessionNotFoundError. */
   background(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** One message. Fails with MessageNotFoundError, SessionNotFoundError. */
@@ -129,13 +129,13 @@ export interface SessionsOperations {
   rename(input: { sessionID: string; title: string }, options?: CallOptions): Promise<Session>
   /** Archive a Session, or restore it with `archived: false`. Fails with SessionNotFoundError. */
   archive(input: { sessionID: string; archived?: boolean | null | undefined }, options?: CallOptions): Promise<Session>
-  /** Interrupt a Session and delete it. Fails with SessionNotFoundError. */
-  delete(input: { sessionID: string }, options?: CallOptions): Promise<void>
+  /** Interrupt a Session and delete it, with its children, or with `children=keep` without them. Repeating it completes a deletion that broke off. Fails with ConflictError, SessionNotFoundError. */
+  delete(input: { sessionID: string; children?: "delete" | "keep" | null | undefined }, options?: CallOptions): Promise<void>
   /** Move a Session to another directory of its project, optionally with its uncommitted changes. Fails with ConflictError, SessionNotFoundError. */
   move(input: { sessionID: string; directory: string; moveChanges?: boolean | null | undefined }, options?: CallOptions): Promise<void>
   /** What a Session currently waits for, since when, and what ends the wait. Fails with SessionNotFoundError. */
   waits(input: { sessionID: string }, options?: CallOptions): Promise<readonly WaitInfo[]>
-  /** Continue or abandon a turn whose process ended. Fails with SessionNotFoundError. */
+  /** Continue or abandon a turn whose process ended, and whatever was left in the Sessions below, deepest first. Fails with SessionNotFoundError. */
   recover(input: { sessionID: string; decision: "abandon" | "continue" }, options?: CallOptions): Promise<void>
   /** Wait until the Session is idle and return how its last activity ended. Fails with SessionNotFoundError. */
   outcome(input: { sessionID: string }, options?: CallOptions): Promise<Outcome>
@@ -151,6 +151,10 @@ export interface SessionsOperations {
   generate(input: { sessionID: string; prompt: string }, options?: CallOptions): Promise<Generated>
   /** The model's to-do list. Fails with SessionNotFoundError. */
   todos(input: { sessionID: string }, options?: CallOptions): Promise<readonly Todo[]>
+  /** The Session and its descendants: what each does, waits for and has used, and the sums over those below. Fails with SessionNotFoundError. */
+  tree(input: { sessionID: string; limit?: number | null | undefined }, options?: CallOptions): Promise<SessionTree>
+  /** Durable and live events of the Session and its descendants, also of those that are created later. `session.tree.connected` marks where new events begin. Fails with SessionNotFoundError. */
+  treeEvents(input: { sessionID: string; after?: number | null | undefined; replay?: boolean | null | undefined }, options?: CallOptions): AsyncIterable<Event>
 }
 
 export interface PermissionsOperations {
@@ -726,6 +730,9 @@ export interface InterruptedActivity {
   readonly attempt?: number
   readonly messageID?: string
   readonly dispatched?: number
+  readonly parentID?: string
+  readonly rootID?: string
+  readonly depth?: number
 }
 
 export interface JsonFormat {
@@ -1317,6 +1324,7 @@ export interface Session {
   readonly subpath?: string
   readonly revert?: Revert
   readonly fork?: Fork
+  readonly children?: number
 }
 
 export interface SessionActive {
@@ -1394,6 +1402,12 @@ export interface SessionTime {
   readonly created: number
   readonly updated: number
   readonly archived?: number
+}
+
+export interface SessionTree {
+  readonly ancestors: readonly TreeAncestor[]
+  readonly nodes: readonly TreeNode[]
+  readonly count: number
 }
 
 export interface SessionUpdated {
@@ -1742,6 +1756,48 @@ export interface ToolTime {
   readonly pruned?: number
 }
 
+export interface TreeAncestor {
+  readonly id: string
+  readonly title: string
+  readonly agent?: string
+}
+
+export interface TreeConnected {
+  readonly sessionID: string
+}
+
+export interface TreeNode {
+  readonly id: string
+  readonly parentID?: string
+  readonly depth: number
+  readonly title: string
+  readonly agent?: string
+  readonly model?: ModelRef
+  readonly state: "blocked" | "idle" | "pending" | "running" | "unfinished" | "waiting"
+  readonly waits?: readonly WaitInfo[]
+  readonly task?: TreeTask
+  readonly cost: number
+  readonly tokens: Tokens
+  readonly total: TreeTotal
+  readonly time: SessionTime
+}
+
+export interface TreeTask {
+  readonly description: string
+  readonly agent: string
+  readonly background: boolean
+  readonly status: "cancelled" | "completed" | "error" | "running"
+  readonly started: number
+  readonly messageID: string
+  readonly callID: string
+}
+
+export interface TreeTotal {
+  readonly sessions: number
+  readonly cost: number
+  readonly tokens: Tokens
+}
+
 export interface UnavailableSince {
   readonly type: "unavailable"
   readonly since: number
@@ -1773,13 +1829,24 @@ export interface UserMessage {
   readonly command?: CommandCall
 }
 
+export interface WaitCause {
+  readonly sessionID: string
+  readonly kind: string
+  readonly since: number
+  readonly what: string
+  readonly ends: string
+  readonly id?: string
+}
+
 export interface WaitInfo {
-  readonly kind: "blocked" | "budget" | "compaction" | "input" | "owner" | "permission" | "provider" | "question" | "recovery" | "retry" | "tool"
+  readonly kind: "blocked" | "budget" | "compaction" | "input" | "owner" | "permission" | "provider" | "question" | "recovery" | "retry" | "subagent" | "tool"
   readonly since: number
   readonly what: string
   readonly ends: string
   readonly id?: string
   readonly until?: number
+  readonly sessionID?: string
+  readonly cause?: WaitCause
 }
 
 export interface When {
@@ -1853,6 +1920,7 @@ export interface LiveEventData {
   readonly "session.next.text.delta": TextDelta
   readonly "session.next.tool.input.delta": ToolInputDelta
   readonly "session.status": SessionStatus
+  readonly "session.tree.connected": TreeConnected
   readonly "todo.updated": TodoUpdated
 }
 

@@ -224,7 +224,7 @@ def test_inputs_are_flat_and_required_only_when_they_must_be() -> None:
         "session_id": False,
         "command": False,
         **dict.fromkeys(("id", "arguments", "agent", "model", "files", "agents", "skills"), True),
-        **dict.fromkeys(("delivery", "resume", "options"), True),
+        **dict.fromkeys(("resolve", "delivery", "resume", "options"), True),
     }
 
 

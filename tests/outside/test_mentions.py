@@ -16,7 +16,7 @@ from tests.outside.world import World, types
 
 from holdfast import ApiError, Holdfast, PromptInput, Session
 from holdfast.schema.permission import PermissionRequest
-from holdfast.schema.prompt import Admission, FileInput, Source
+from holdfast.schema.prompt import Admission, AgentInput, FileInput, Source
 from holdfast.schema.session_message import SyntheticMessage, UserMessage
 
 pytestmark = pytest.mark.anyio
@@ -126,6 +126,15 @@ async def test_a_mentioned_agent_is_recorded_and_told(world: World) -> None:
         assert "`explore`" in note
         await answered(hf, session)
     assert world.model.last.said == [("user", "let @explore look at @explore"), ("user", note)]
+
+
+async def test_an_agent_that_the_caller_names_is_told_with_those_of_the_text(world: World) -> None:
+    """SES-212: each once."""
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        prompt = PromptInput(text="@explore", agents=(AgentInput(name="general"), AgentInput(name="explore")))
+        receipt = await hf.sessions.prompt(session.id, prompt=prompt, resolve=True, resume=False)
+        assert [note.split("`")[1] for note in receipt.prompt.notes or ()] == ["general", "explore"]
 
 
 @pytest.mark.parametrize(

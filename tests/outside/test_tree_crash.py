@@ -155,3 +155,37 @@ async def test_a_small_tree_survives_a_crash_at_every_commit(world: World, camer
 async def test_a_large_tree_survives_a_crash_at_every_commit(world: World, camera: Camera) -> None:
     """SES-187, SES-188, SES-190: three deep and five wide."""
     assert await crash_everywhere(world, camera, large()) > 60
+
+
+class CommandTree(Tree):
+    """A command that is a task. The child runs a command that asks a person."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, Cast(look=[calling("bash", **BASH)]))
+        command = {"apart": {"template": "look", "subtask": True}}
+        world.configure(holdfast={"titles": False}, permission={"bash": "ask"}, command=command)
+
+    async def begin(self, hf: Holdfast) -> str:
+        session = await hf.sessions.create()
+        await hf.sessions.command(session.id, command="apart")
+        return session.id
+
+
+async def test_a_command_that_is_a_task_survives_a_crash_at_every_commit(world: World, camera: Camera) -> None:
+    """CAT-243, SES-190: there is one child at most, and its result arrives once."""
+    tree = CommandTree(world)
+    async with world.host() as hf:
+        camera.on = True
+        await tree.begin(hf)
+        await tree.end(hf)
+        camera.on = False
+        await tree.check(hf)
+    for picture in [picture for picture in camera.pictures if picture.name.endswith("whole")]:
+        tree.ran.unlink(missing_ok=True)
+        try:
+            async with world.host(data=picture) as hf:
+                await tree.end(hf)
+                await tree.check(hf)
+                assert len(await sessions_of(hf)) <= 2
+        except (AssertionError, TimeoutError) as error:
+            raise AssertionError(picture.name) from error

@@ -18,7 +18,7 @@ from holdfast.protocol.openapi import EXTENSION, document
 # Operation and place (globs), and why we differ there.
 OF_THE_NEXT_GENERATION = {
     "v2.config.get",
-    *(f"v2.session.{name}" for name in ("command", "skill", "shell", "synthetic", "fork", "generate")),
+    *(f"v2.session.{name}" for name in ("command", "skill", "shell", "synthetic", "fork", "generate", "background")),
     *(f"v2.session.inbox.{name}" for name in ("list", "cancel", "steer", "queue")),
     *(f"v2.session.instructions.entry.{name}" for name in ("list", "put", "remove")),
 }
@@ -47,11 +47,16 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     ("v2.agent.list", "200.data[].fences: added"): "TOL-400: rules that only narrow",
     ("v2.session.list", "query.archived: added"): "SES-027: put away or not",
     ("v2.session.*", "200.data*.fork: added"): "SES-320: where a fork comes from, as in OpenCode 2.0",
+    ("v2.session.list", "query.parentID: added"): "API-565: children or roots, as in OpenCode 2.0",
+    ("v2.session.*", "200.data*.children: added"): "API-565: how many children a listed Session has",
+    ("v2.session.interrupt", "query.background: added"): "API-568: subagents in the background too",
+    ("v2.event.subscribe", "200<type=session.tree.connected>: added"): "EVT-091: only in the stream of a tree",
     ("v2.session.prompt", "payload.*: added"): "API-484: options of a prompt, and its flat shape",
     ("v2.session.prompt", "payload.prompt: optional"): "API-484: the flat shape has none",
     ("v2.*", "200*.prompt.*: added"): "SES-206: a prompt keeps its options",
     ("v2.session.*", "200.data*<type=user>.*: added"): "SES-206: and so does its message",
     ("v2.session.prompt", "payload.resolve: added"): "API-474: mentions on request",
+    ("v2.*", "200*.ancestors: added"): "API-540: the Sessions above the one that asks",
     ("v2.session.create", "payload.budget: added"): "API-550: limits from the start",
     ("v2.session.prompt", "503: added"): "API-474: the wait for a permission may end with the server",
     ("v2.*", "200*.prompt.notes: added"): "SES-276: what could not be attached",

@@ -1,7 +1,7 @@
 """Follows a Session until it is idle: shows its events, answers its requests, and says what it waits for.
 
-The Session's own stream is followed: durable events with their sequence, live events between them. Durable events that
-the stream did not deliver are read from the history at the end."""
+The stream of its tree is followed: durable events with their sequence, live events between them, and those of its
+subagents. Durable events of the Session that the stream did not deliver are read from the history at the end."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ SUBSCRIBE_SECONDS = 2.0
 DELIVERY_SECONDS = 1.0
 """How long the last events may take to arrive after the Session has become idle."""
 PAGE = 100
+NOT_SHOWN = ("session.tree.connected", "session.updated", "session.deleted")
 OF_PAUSED = ("budget", "owner", "provider")
 """What a Session waits for whose children wait for budgets. Its own turn is open, so that it also waits for its
 provider; one that still answers does not stay silent twice."""
@@ -89,7 +90,7 @@ class Follower:
 
     async def _watch(self) -> None:
         options = Options(on_heartbeat=self._subscribed.set)
-        stream = self._client.sessions.events(self._session_id, live=True, replay=False, options=options)
+        stream = self._client.sessions.tree_events(self._session_id, replay=False, options=options)
         try:
             async with aclosing(aiter(stream)) as events:
                 async for event in events:
@@ -97,6 +98,8 @@ class Follower:
                         return
                     data = fields(event)
                     self._answering.note(event.type, data)
+                    if event.type in NOT_SHOWN:
+                        continue
                     if self._early is None:
                         self._show(event, data)
                     else:
@@ -108,6 +111,9 @@ class Follower:
             self._idle.set()
 
     def _show(self, event: Event, data: dict[str, Any]) -> None:
+        if data.get("sessionID", self._session_id) != self._session_id:
+            self._screen.show_child(event, data)
+            return
         if event.durable is not None:
             if self.position is not None and event.durable.seq <= self.position:
                 return

@@ -9,6 +9,7 @@ from msgspec import UNSET
 from holdfast.schema.record import Record
 from holdfast.schema.session import CacheTokens, Tokens
 from holdfast.schema.session_message import AssistantMessage, TextPart
+from holdfast.schema.tree import TreeTotal
 
 if TYPE_CHECKING:
     from holdfast.cli.answer import Answer
@@ -29,10 +30,18 @@ class Result(Record):
     tokens: Tokens
     """Of all steps of the answer."""
     error: str | None = None
+    total: TreeTotal | None = None
+    """Of the Session and its subagents since they were created, if it has any."""
 
 
 async def result_of(
-    client: AsyncClient, session_id: str, answer: Answer, *, replies: bool, paused: str | None = None
+    client: AsyncClient,
+    session_id: str,
+    answer: Answer,
+    *,
+    replies: bool,
+    paused: str | None = None,
+    total: TreeTotal | None = None,
 ) -> Result:
     """`paused` is why the Session waits for a budget and is not idle."""
     text: str | None = None
@@ -59,4 +68,5 @@ async def result_of(
             cache=CacheTokens(read=used["read"], write=used["write"]),
         ),
         error=(paused or answer.problem) if replies else None,
+        total=total,
     )

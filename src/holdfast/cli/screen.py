@@ -6,6 +6,7 @@ import io
 import sys
 from typing import TYPE_CHECKING, Any
 
+from holdfast.cli.child_lines import ChildLines, totals_line
 from holdfast.cli.output import brief, printable
 from holdfast.schema.codec import decode_any, encode
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.cli.result import Result
     from holdfast.schema.prompt import Admission
     from holdfast.schema.session import Session
+    from holdfast.schema.tree import TreeTotal
     from holdfast.schema.typed_event import Event
 
 
@@ -39,6 +41,7 @@ class Screen:
         self._mid_line = False
         self._held: list[tuple[TextIO, str]] | None = None
         self._safe: Callable[[str], str] = printable if sys.stdout.isatty() else str
+        self.children = ChildLines()
         self.error: str | None = None
         self.seen = 0
         """How many events were shown."""
@@ -85,6 +88,16 @@ class Screen:
                 self.note("… summarising older history")
             case "session.error":
                 self.error = data["error"]["data"]["message"]
+
+    def show_child(self, event: Event, data: dict[str, Any]) -> None:
+        """Show an event of a subagent, as a short line."""
+        self.seen += 1
+        for line in self.children.lines(data["sessionID"], event.type, data):
+            self.note(line)
+
+    def used(self, total: TreeTotal) -> None:
+        """What the Session and its subagents used."""
+        self.note(f"with subagents: {totals_line(total)}")
 
     def end_shell(self, call_id: str, output: str, exit: int | None) -> None:
         """The end of a shell command. Its output is printed now if none of it was printed while it ran."""
@@ -160,6 +173,12 @@ class JsonScreen(Screen):
         self._line("event", event)
         if event.type == "session.error":
             self.error = data["error"]["data"]["message"]
+
+    def show_child(self, event: Event, data: dict[str, Any]) -> None:
+        self.seen += 1
+        for _ in self.children.lines(data["sessionID"], event.type, data):
+            pass
+        self._line("event", event)
 
     def ended(self, result: Result) -> None:
         self._line("result", result)

@@ -11,6 +11,7 @@ from holdfast.cli.command_runner import fail, run_on_host
 from holdfast.cli.output import brief, json_option, moment, one_line, print_json, print_table
 from holdfast.cli.session_budget import budget
 from holdfast.cli.session_inputs import inbox, instructions
+from holdfast.cli.tree import interrupt, tree
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -35,7 +36,8 @@ def list_options(listing: T) -> T:
             "--interrupted", is_flag=True, help="Only sessions with unfinished work that no process continues."
         ),
         click.option("--archived", is_flag=True, help="Only archived sessions."),
-        click.option("--all", "everywhere", is_flag=True, help="Sessions of every directory."),
+        click.option("--children", is_flag=True, help="Sessions of subagents too."),
+        click.option("--all", "everywhere", is_flag=True, help="Sessions of every directory, those of subagents too."),
         click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many to list."),
     ):
         listing = option(listing)
@@ -87,12 +89,13 @@ def archive(session_id: str, undo: bool) -> None:
 
 @command.command()
 @session_argument
+@click.option("--keep-children", is_flag=True, help="Keep the sessions of its subagents, without a parent.")
 @click.option("--yes", is_flag=True, help="Delete without asking.")
-def delete(session_id: str, yes: bool) -> None:
-    """Stop a session and delete it. Its events stay in the log."""
+def delete(session_id: str, keep_children: bool, yes: bool) -> None:
+    """Stop a session and delete it with the sessions of its subagents. Their events stay in the log."""
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("standard input is not a terminal, so nobody can confirm; --yes deletes without asking")
-    run_on_host(lambda client: _delete(client, session_id, ask=not yes))
+    run_on_host(lambda client: _delete(client, session_id, keep_children=keep_children, ask=not yes))
 
 
 @command.command(short_help="Make a new session that shares the conversation of one.")
@@ -119,7 +122,7 @@ def compact(session_id: str) -> None:
 @click.option("--continue/--abandon", "go_on", default=None, help="Continue from history, or end the turn.")
 @click.option("--yes", is_flag=True, help="Allow every request without asking.")
 def recover(session_id: str, go_on: bool | None, yes: bool) -> None:
-    """Continue or abandon a turn that was interrupted when its process ended.
+    """Continue or abandon a turn that was interrupted when its process ended, and those of sessions below it.
 
     Continuing sends a new request from the recorded history; tool calls of the interrupted turn are not repeated."""
     if go_on is None:
@@ -139,17 +142,21 @@ def waits(session_id: str, as_json: bool) -> None:
     run_on_host(lambda client: _waits(client, session_id, as_json))
 
 
+command.add_command(tree)
+command.add_command(interrupt)
 command.add_command(inbox)
 command.add_command(budget)
 command.add_command(instructions)
 
 
-async def _delete(client: AsyncClient, session_id: str, *, ask: bool) -> int:
+async def _delete(client: AsyncClient, session_id: str, *, keep_children: bool, ask: bool) -> int:
     from holdfast.cli.terminal import Terminal
 
-    if ask and not await Terminal().confirm(f"Delete {session_id}?"):
+    below = (await client.sessions.tree(session_id, limit=1)).count - 1 if ask and not keep_children else 0
+    also = f" with {below} session{'s' if below > 1 else ''} below it" if below else ""
+    if ask and not await Terminal().confirm(f"Delete {session_id}{also}?"):
         return fail(f"{session_id} was not deleted.")
-    return await _done(client.sessions.delete(session_id))
+    return await _done(client.sessions.delete(session_id, children="keep" if keep_children else None))
 
 
 async def _fork(client: AsyncClient, session_id: str, before: str | None, as_json: bool) -> int:
@@ -170,14 +177,22 @@ async def _done(work: Coroutine[Any, Any, object]) -> int:
 
 
 async def _list(
-    client: AsyncClient, limit: int, everywhere: bool, archived: bool, interrupted: bool, as_json: bool
+    client: AsyncClient,
+    limit: int,
+    everywhere: bool,
+    children: bool,
+    archived: bool,
+    interrupted: bool,
+    as_json: bool,
 ) -> int:
     import os
 
     here = None if everywhere else os.path.realpath(os.getcwd())
-    broken = {turn.session_id for turn in await client.sessions.interrupted()}
+    children = children or everywhere
+    left = await client.sessions.interrupted()
+    broken = {turn.session_id if children else turn.root_id for turn in left}
     found: list[Session] = []
-    async for session in _all(client, here, archived=archived):
+    async for session in _all(client, here, archived=archived, parent_id=None if children else "null"):
         if session.id in broken or not interrupted:
             found.append(session)
             if len(found) == limit:
@@ -191,13 +206,16 @@ async def _list(
         return 0
     running = await client.sessions.active()
     forks = any(session.fork is not None for session in found)
-    columns = ["SESSION", "UPDATED", "STATE", "TITLE", *(["FORK OF"] if forks else [])]
+    parents = any(session.children for session in found)
+    columns = ["SESSION", "UPDATED", "STATE", *(["CHILDREN"] if parents else []), "TITLE"]
+    columns += ["FORK OF"] if forks else []
     columns += ["DIRECTORY"] if everywhere else []
     rows = (
         (
             session.id,
             moment(session.time.updated),
             "running" if session.id in running else "interrupted" if session.id in broken else "",
+            *([session.children or ""] if parents else []),
             brief(session.title),
             *([session.fork.session_id if session.fork is not None else ""] if forks else []),
             *([session.location.directory] if everywhere else []),
@@ -208,8 +226,10 @@ async def _list(
     return 0
 
 
-async def _all(client: AsyncClient, directory: str | None, *, archived: bool) -> AsyncIterator[Session]:
-    page = await client.sessions.list(limit=PAGE, directory=directory, archived=archived)
+async def _all(
+    client: AsyncClient, directory: str | None, *, archived: bool, parent_id: str | None
+) -> AsyncIterator[Session]:
+    page = await client.sessions.list(limit=PAGE, directory=directory, archived=archived, parent_id=parent_id)
     while page.items:
         for session in page.items:
             yield session

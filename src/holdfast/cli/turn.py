@@ -82,8 +82,11 @@ async def _run(ask: Ask) -> int:
             return _paused(session.id, str(paused))
         if not ask.quiet and not ask.as_json and (left := await unfinished_note(client, session)) is not None:
             screen.note(left)
+        total = (await client.sessions.tree(session.id, limit=1)).nodes[0].total if screen.children.any else None
         if isinstance(screen, JsonScreen):
-            screen.ended(await result.result_of(client, session.id, answer, replies=not ask.no_reply))
+            screen.ended(await result.result_of(client, session.id, answer, replies=not ask.no_reply, total=total))
+        elif total is not None:
+            screen.used(total)
         return await _exit_code(client, session.id, screen, None if ask.no_reply else answer)
 
 
@@ -124,7 +127,7 @@ async def _continue(session_id: str, yes: bool) -> int:
     async with AsyncExitStack() as stack:
         screen, attendance = Screen(quiet=False), Attendance.of_process(yes=yes)
         client = (await open_client(Ask(session_id=session_id, yes=yes), attendance, screen, stack)).client
-        if await _nothing_to_continue(client, session_id):
+        if await _nothing_to_continue(client, session_id) and not await _left_below(client, session_id):
             return fail(f"The last turn of {session_id} is complete; there is nothing to continue.")
         answer = Answer()
         follower = Follower(client, session_id, screen, Answering(client, session_id, screen, attendance), answer)
@@ -149,6 +152,14 @@ async def _asks_nothing(client: AsyncClient, session_id: str, input_id: str) -> 
     found = next((item for item in await client.sessions.inbox(session_id) if item.id == input_id), None)
     options = found.payload.options if isinstance(found, InboxUser) else None
     return options is not None and options.no_reply is True
+
+
+async def _left_below(client: AsyncClient, session_id: str) -> bool:
+    """Whether a subagent was left without a process."""
+    if len(nodes := (await client.sessions.tree(session_id)).nodes) < 2:
+        return False
+    left = {activity.session_id for activity in await client.sessions.interrupted()}
+    return any(node.id in left for node in nodes)
 
 
 async def _nothing_to_continue(client: AsyncClient, session_id: str) -> bool:

@@ -19,6 +19,7 @@ from holdfast.protocol import (
     pty,
     questions,
     sessions,
+    trees,
 )
 
 if TYPE_CHECKING:
@@ -39,4 +40,5 @@ API: tuple[Endpoint, ...] = (
     *instructions.ENDPOINTS,
     *budgets.ENDPOINTS,
     *extensions.ENDPOINTS,
+    *trees.ENDPOINTS,
 )

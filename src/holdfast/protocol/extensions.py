@@ -25,6 +25,11 @@ class ArchivePayload(Record):
     archived: bool | None = None
 
 
+class DeleteQuery(Record):
+    children: Literal["delete", "keep"] | None = None
+    """`keep`: the children become Sessions without a parent. They are deleted by default, deepest first."""
+
+
 class MovePayload(Record):
     directory: str
     move_changes: bool | None = None
@@ -79,7 +84,15 @@ _OF_SESSION = of_session(
         payload=ArchivePayload,
         data=Session,
     ),
-    endpoint("sessions.delete", "DELETE", "holdfast.session.delete", "Interrupt a Session and delete it."),
+    endpoint(
+        "sessions.delete",
+        "DELETE",
+        "holdfast.session.delete",
+        "Interrupt a Session and delete it, with its children, or with `children=keep` without them. Repeating it "
+        "completes a deletion that broke off.",
+        query=DeleteQuery,
+        errors=(ConflictError,),
+    ),
     endpoint(
         "sessions.move",
         "POST /move",
@@ -99,7 +112,7 @@ _OF_SESSION = of_session(
         "sessions.recover",
         "POST /recover",
         "holdfast.session.recover",
-        "Continue or abandon a turn whose process ended.",
+        "Continue or abandon a turn whose process ended, and whatever was left in the Sessions below, deepest first.",
         payload=RecoverPayload,
     ),
     endpoint(

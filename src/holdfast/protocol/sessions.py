@@ -45,6 +45,9 @@ from holdfast.schema.typed_event import DurableEvent, Event
 Order = Literal["asc", "desc"]
 
 
+ParentIDField = Annotated[str, msgspec.Meta(pattern="^ses|^null$")]
+
+
 class ListQuery(Record):
     workspace: WorkspaceIDField | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=SAFE)] | None = None
@@ -54,7 +57,9 @@ class ListQuery(Record):
     project: str | None = None
     subpath: str | None = None
     archived: bool | None = None
-    """Only archived Sessions, or only others; both by default."""
+    """Only archived Sessions, or only others; both by default. A child is archived with any Session above it."""
+    parent_id: ParentIDField | msgspec.UnsetType = msgspec.UNSET
+    """Only children of this Session; `null`: only Sessions without a parent."""
     cursor: str | None = None
 
 
@@ -169,6 +174,11 @@ class EventsQuery(Record):
     stream marks where they begin."""
     replay: bool | None = None
     """False begins with the next event, unless `after` or `Last-Event-ID` names another position."""
+
+
+class InterruptQuery(Record):
+    background: bool | None = None
+    """Whether subagents in the background are interrupted too."""
 
 
 _OF_SESSION = of_session(
@@ -321,7 +331,9 @@ _OF_SESSION = of_session(
         "sessions.interrupt",
         "POST /interrupt",
         "v2.session.interrupt",
-        "Interrupt the running activity and return when its end is recorded.",
+        "Interrupt the running activity with the subagents that it waits for, and return when their ends are recorded. "
+        "With `background`, everything below the Session.",
+        query=InterruptQuery,
     ),
     endpoint(
         "sessions.background",
@@ -329,6 +341,7 @@ _OF_SESSION = of_session(
         "v2.session.background",
         "Let the subagents that the Session waits for go on in the background. Nothing happens if there are none.",
         errors=(ConflictError,),
+        extension=True,
     ),
     endpoint(
         "sessions.message",

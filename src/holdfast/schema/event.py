@@ -27,6 +27,8 @@ class EventEnvelope(Record):
     location: Location | None = None
     metadata: dict[str, Any] | None = None
     data: msgspec.Raw
+    cursor: int | None = None
+    """Only in the stream of a tree: everything up to this position of the log has been told."""
 
 
 class SerializedEvent(Record):

@@ -8,6 +8,18 @@ from holdfast.schema.model import ModelRef
 from holdfast.schema.record import Record
 
 
+class WaitCause(Record):
+    """What the last of a chain of subagents waits for."""
+
+    session_id: str
+    kind: str
+    """As the kind of a wait."""
+    since: int
+    what: str
+    ends: str
+    id: str | None = None
+
+
 class WaitInfo(Record):
     kind: Literal[
         "provider",
@@ -21,6 +33,7 @@ class WaitInfo(Record):
         "recovery",
         "input",
         "budget",
+        "subagent",
     ]
     since: int
     """In milliseconds since the epoch."""
@@ -30,6 +43,10 @@ class WaitInfo(Record):
     id: str | None = None
     until: int | None = None
     """When it ends by itself, if known, in milliseconds since the epoch: the next attempt of a `retry`."""
+    session_id: str | None = None
+    """Of a `subagent`: the child. Of a request that a descendant made: that one."""
+    cause: WaitCause | None = None
+    """Of a `subagent`: what the child waits for, or the child of that one, and so on."""
 
 
 Stage = Literal["promoted", "compacting", "between", "dispatched", "answering", "waiting", "subagent"]
@@ -61,6 +78,12 @@ class InterruptedActivity(Record):
     message_id: str | None = None
     """Its answer, if one was started."""
     dispatched: int | None = None
+    parent_id: str | None = None
+    """Of a child. This and the following fields are of its tree."""
+    root_id: str | None = None
+    """The Session at the top, which is the Session itself if it has no parent."""
+    depth: int = 0
+    """Below the root."""
 
 
 STRUCTURED_OUTPUT = "Session.StructuredOutputError"

@@ -85,6 +85,12 @@ class ErrorInfo(Record):
     data: dict[str, Any]
 
 
+class TreeConnected(Record):
+    """From here on the stream of a tree carries new events."""
+
+    session_id: SessionIDField
+
+
 class SessionError(Record):
     session_id: str | None = None
     error: ErrorInfo | None = None

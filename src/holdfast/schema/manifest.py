@@ -142,6 +142,7 @@ LIVE_DEFINITIONS: tuple[Definition, ...] = (
     Definition(type="session.status", payload=live.SessionStatus),
     Definition(type="session.idle", payload=live.SessionIdle),
     Definition(type="session.compacted", payload=live.SessionCompacted),
+    Definition(type="session.tree.connected", payload=live.TreeConnected),
     Definition(type="session.error", payload=live.SessionError),
     Definition(type="permission.v2.asked", payload=live.PermissionAskedLive),
     Definition(type="permission.v2.replied", payload=live.PermissionRepliedLive),

@@ -87,6 +87,8 @@ class Session(Record):
     subpath: str | None = None
     revert: Revert | None = None
     fork: Fork | None = None
+    children: int | None = None
+    """How many children it has, if any. Only in lists."""
 
 
 class SessionActive(Record):

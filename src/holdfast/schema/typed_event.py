@@ -64,6 +64,7 @@ LiveData = (
     | live.SessionStatus
     | live.SessionIdle
     | live.SessionCompacted
+    | live.TreeConnected
     | live.SessionError
     | live.PermissionAskedLive
     | live.PermissionRepliedLive
@@ -96,6 +97,8 @@ class DurableEvent(Record):
     location: Location | None = None
     metadata: dict[str, Any] | None = None
     data: DurableData | msgspec.Raw
+    cursor: int | None = None
+    """Only in the stream of a tree, which continues after it."""
 
 
 class LiveEvent(Record):
@@ -107,6 +110,8 @@ class LiveEvent(Record):
     location: Location | None = None
     metadata: dict[str, Any] | None = None
     data: LiveData | msgspec.Raw
+    cursor: int | None = None
+    """As that of a durable event."""
 
 
 Event = DurableEvent | LiveEvent
@@ -120,12 +125,14 @@ def decode_event(wire: bytes | msgspec.Raw) -> Event:
 def typed(envelope: EventEnvelope) -> Event:
     """Raises msgspec.DecodeError if the payload of a known type is invalid."""
     id, type, position = envelope.id, envelope.type, envelope.durable
-    location, metadata = envelope.location, envelope.metadata
+    location, metadata, cursor = envelope.location, envelope.metadata, envelope.cursor
     if position is None:
         data = _payload(type, envelope.data)
-        return LiveEvent(id=id, type=type, location=location, metadata=metadata, data=data)
+        return LiveEvent(id=id, type=type, location=location, metadata=metadata, data=data, cursor=cursor)
     data = _payload(f"{type}.{position.version}", envelope.data)
-    return DurableEvent(id=id, type=type, durable=position, location=location, metadata=metadata, data=data)
+    return DurableEvent(
+        id=id, type=type, durable=position, location=location, metadata=metadata, data=data, cursor=cursor
+    )
 
 
 def _payload(key: str, data: msgspec.Raw) -> Any:

@@ -30,6 +30,7 @@ class ListCursor(msgspec.Struct, frozen=True, omit_defaults=True):
     project: str | None = None
     subpath: str | None = None
     archived: bool | None = None
+    parent: str | None = None
     limit: Limit | None = None
 
 

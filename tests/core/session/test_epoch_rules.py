@@ -154,6 +154,7 @@ async def test_parts_stand_in_one_order_whoever_is_slow(
         "core/instructions",
         "core/model",
         "core/skill-guidance",
+        "core/agent-guidance",
         "core/reference-guidance",
         "core/instructions/nested",
     ]

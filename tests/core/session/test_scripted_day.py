@@ -32,6 +32,8 @@ from tests.core.session.support_day import (
 )
 from tests.core.web.site import Site, running_site
 
+from holdfast.core.agent import builtin
+from holdfast.core.agent import guidance as agent_guidance
 from holdfast.core.catalog.family import GENERIC
 from holdfast.core.context import date, environment, instructions, model, remote
 from holdfast.core.context.instructions import Instruction, InstructionFile, InstructionFiles
@@ -132,6 +134,12 @@ def skills(**listed: str) -> str:
     return guidance.baseline(tuple(guidance.Listed(name=name, description=known[name]) for name in sorted(known)))
 
 
+def agents() -> str:
+    described = {"explore": builtin._EXPLORE, "general": builtin._GENERAL, "reviewer": ""}
+    listed = (agent_guidance.ListedAgent(name=name, description=text) for name, text in described.items())
+    return agent_guidance.baseline(tuple(listed))
+
+
 async def causes(runtime: Runtime, session: Session) -> list[list[str]]:
     """Recorded prefix breaks, oldest first."""
     return [found["causes"] for found in reversed((await view(runtime, session.id))["prefixBreaks"])]
@@ -164,7 +172,7 @@ async def test_a_day_in_one_session(tmp_path: Path, site: Site) -> None:
 
         # The first turn: everything that can be observed is in the baseline, nothing is said beside it.
         baseline = paragraphs(
-            day.surroundings(), date.BASELINE.format(WEDNESDAY), agents_md, steady, selected, skills()
+            day.surroundings(), date.BASELINE.format(WEDNESDAY), agents_md, steady, selected, skills(), agents()
         )
         await say(runtime, session.id, "one")
         talk = Conversation(GENERIC, baseline)
@@ -177,6 +185,7 @@ async def test_a_day_in_one_session(tmp_path: Path, site: Site) -> None:
             steady_key: "current",
             "core/model": "current",
             "core/skill-guidance": "current",
+            "core/agent-guidance": "current",
             late_key: "unavailable",
         }
 
@@ -277,7 +286,7 @@ async def test_a_day_in_one_session(tmp_path: Path, site: Site) -> None:
         # Compaction: a new baseline of what is in force now, and no message from before it.
         play(day.model, Turn(text="They counted to eleven."))
         await runtime.sessions.compact(session.id)
-        baseline = paragraphs(day.surroundings(), date.BASELINE.format(THURSDAY), agents_md, steady, selected)
+        baseline = paragraphs(day.surroundings(), date.BASELINE.format(THURSDAY), agents_md, steady, selected, agents())
         await say(runtime, session.id, "twelve")
         talk = Conversation("You only review.", baseline)
         talk.user(checkpoint("They counted to eleven.", "[Assistant]: done"))
@@ -292,7 +301,7 @@ async def test_a_day_in_one_session(tmp_path: Path, site: Site) -> None:
         await runtime.sessions.move(session.id, str(below))
         assert await view(runtime, session.id) == {"status": "not initialized"}
         baseline = paragraphs(
-            day.surroundings("below"), date.BASELINE.format(THURSDAY), nested, agents_md, steady, selected
+            day.surroundings("below"), date.BASELINE.format(THURSDAY), nested, agents_md, steady, selected, agents()
         )
         await say(runtime, session.id, "thirteen")
         talk.begin("You only review.", baseline)

@@ -412,3 +412,18 @@ def test_whether_calls_could_have_changed_a_file() -> None:
         registry.register({"read": saying("another")}, scope)
         assert not registry.materialize(()).look_only(["read"])
         assert before.look_only(["read"])
+
+
+async def test_a_tool_accepts_calls_under_names_that_are_not_offered() -> None:
+    """TOL-453: with arguments of their own, unless another tool has that name."""
+    registry, scope = ToolRegistry(), Scope()
+    registry.register({"new": saying("new", other_names={"old": lambda given: {}})}, scope)
+    catalog = registry.materialize((rule("*", "*", "allow"),))
+    assert list(shown(catalog)) == ["new"]
+    assert await call(catalog, "old") == "new"
+    assert (await catalog.execute("old", {"unknown": 1}, CONTEXT)).structured["value"] == "new"
+    denied = registry.materialize((rule("new", "*", "deny"),))
+    assert await call(denied, "old") == "Unknown tool: old"
+    registry.register({"old": saying("its own")}, scope)
+    assert await call(registry.materialize((rule("*", "*", "allow"),)), "old") == "its own"
+    scope.close()

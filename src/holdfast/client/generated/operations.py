@@ -27,6 +27,7 @@ from holdfast.schema.question import QuestionRequest
 from holdfast.schema.session import Revert, Session, SessionActive
 from holdfast.schema.session_message import SessionMessage
 from holdfast.schema.todo import Todo
+from holdfast.schema.tree import SessionTree
 from holdfast.schema.typed_event import Event
 from typing import Any
 
@@ -160,7 +161,7 @@ SESSIONS_ARCHIVE: Operation[Session] = Operation(
     "POST", "/api/session/{sessionID}/archive", frozenset({400, 401, 404}), "data", Session
 )
 SESSIONS_DELETE: Operation[None] = Operation(
-    "DELETE", "/api/session/{sessionID}", frozenset({400, 401, 404}), "void"
+    "DELETE", "/api/session/{sessionID}", frozenset({400, 401, 404, 409}), "void"
 )
 SESSIONS_MOVE: Operation[None] = Operation(
     "POST", "/api/session/{sessionID}/move", frozenset({400, 401, 404, 409}), "void"
@@ -191,6 +192,12 @@ SESSIONS_GENERATE: Operation[Generated] = Operation(
 )
 SESSIONS_TODOS: Operation[builtins.list[Todo]] = Operation(
     "GET", "/api/session/{sessionID}/todo", frozenset({400, 401, 404}), "data", builtins.list[Todo]
+)
+SESSIONS_TREE: Operation[SessionTree] = Operation(
+    "GET", "/api/session/{sessionID}/tree", frozenset({400, 401, 404}), "data", SessionTree
+)
+SESSIONS_TREE_EVENTS: Operation[Event] = Operation(
+    "GET", "/api/session/{sessionID}/tree/events", frozenset({400, 401, 404}), "stream", Event
 )
 PERMISSIONS_LIST_REQUESTS: Operation[Located[builtins.list[PermissionRequest]]] = Operation(
     "GET", "/api/permission/request", frozenset({400, 401}), "location", builtins.list[PermissionRequest]

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from holdfast.schema.session import ForkBefore, ForkThrough, Revert, Session, SessionActive
     from holdfast.schema.session_message import SessionMessage
     from holdfast.schema.todo import Todo
+    from holdfast.schema.tree import SessionTree
     from holdfast.schema.typed_event import Event
     from types import TracebackType
     from typing import Any, Literal
@@ -86,11 +87,11 @@ class SessionsGroup:
     def __init__(self, core: SyncCore) -> None:
         self._core = core
 
-    def list(self, *, workspace: str | None = None, limit: int | None = None, order: Literal["asc", "desc"] | None = None, search: str | None = None, directory: str | None = None, project: str | None = None, subpath: str | None = None, archived: bool | None = None, cursor: str | None = None, options: Options | None = None) -> Page[Session]:
+    def list(self, *, workspace: str | None = None, limit: int | None = None, order: Literal["asc", "desc"] | None = None, search: str | None = None, directory: str | None = None, project: str | None = None, subpath: str | None = None, archived: bool | None = None, parent_id: str | None = None, cursor: str | None = None, options: Options | None = None) -> Page[Session]:
         """A page of Sessions, newest first unless asked otherwise. Fails with InvalidCursorError."""
         return self._core.call(
             operations.SESSIONS_LIST,
-            query={"workspace": workspace, "limit": limit, "order": order, "search": search, "directory": directory, "project": project, "subpath": subpath, "archived": archived, "cursor": cursor},
+            query={"workspace": workspace, "limit": limit, "order": order, "search": search, "directory": directory, "project": project, "subpath": subpath, "archived": archived, "parentID": parent_id, "cursor": cursor},
             options=options,
         )
 
@@ -256,11 +257,12 @@ class SessionsGroup:
             options=options,
         )
 
-    def interrupt(self, session_id: str, *, options: Options | None = None) -> None:
-        """Interrupt the running activity and return when its end is recorded. Fails with SessionNotFoundError."""
+    def interrupt(self, session_id: str, *, background: bool | None = None, options: Options | None = None) -> None:
+        """Interrupt the running activity with the subagents that it waits for, and return when their ends are recorded. With `background`, everything below the Session. Fails with SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_INTERRUPT,
             params={"sessionID": session_id},
+            query={"background": background},
             options=options,
         )
 
@@ -421,11 +423,12 @@ class SessionsGroup:
             options=options,
         )
 
-    def delete(self, session_id: str, *, options: Options | None = None) -> None:
-        """Interrupt a Session and delete it. Fails with SessionNotFoundError."""
+    def delete(self, session_id: str, *, children: Literal["delete", "keep"] | None = None, options: Options | None = None) -> None:
+        """Interrupt a Session and delete it, with its children, or with `children=keep` without them. Repeating it completes a deletion that broke off. Fails with ConflictError, SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_DELETE,
             params={"sessionID": session_id},
+            query={"children": children},
             options=options,
         )
 
@@ -447,7 +450,7 @@ class SessionsGroup:
         )
 
     def recover(self, session_id: str, *, decision: Literal["continue", "abandon"], options: Options | None = None) -> None:
-        """Continue or abandon a turn whose process ended. Fails with SessionNotFoundError."""
+        """Continue or abandon a turn whose process ended, and whatever was left in the Sessions below, deepest first. Fails with SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_RECOVER,
             params={"sessionID": session_id},
@@ -509,6 +512,24 @@ class SessionsGroup:
         return self._core.call(
             operations.SESSIONS_TODOS,
             params={"sessionID": session_id},
+            options=options,
+        )
+
+    def tree(self, session_id: str, *, limit: int | None = None, options: Options | None = None) -> SessionTree:
+        """The Session and its descendants: what each does, waits for and has used, and the sums over those below. Fails with SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_TREE,
+            params={"sessionID": session_id},
+            query={"limit": limit},
+            options=options,
+        )
+
+    def tree_events(self, session_id: str, *, after: int | None = None, replay: bool | None = None, options: Options | None = None) -> SyncStream[Event]:
+        """Durable and live events of the Session and its descendants, also of those that are created later. `session.tree.connected` marks where new events begin. Fails with SessionNotFoundError."""
+        return self._core.stream(
+            operations.SESSIONS_TREE_EVENTS,
+            params={"sessionID": session_id},
+            query={"after": after, "replay": replay},
             options=options,
         )
 

@@ -36,13 +36,22 @@ class Announcement(Frozen):
 
 
 Listener = Callable[[Announcement], None]
+Filter = Callable[[Announcement], bool]
 
 
 class Subscription:
-    def __init__(self, bus: Bus, types: frozenset[str] | None, capacity: int, aggregate_id: str | None) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        types: frozenset[str] | None,
+        capacity: int,
+        aggregate_id: str | None,
+        accepts: Filter | None = None,
+    ) -> None:
         self._bus = bus
         self._types = types
         self._aggregate_id = aggregate_id
+        self._accepts = accepts
         self._capacity = capacity
         self._buffer: deque[Announcement] = deque()
         self._size = 0
@@ -52,6 +61,8 @@ class Subscription:
 
     def offer(self, announcement: Announcement) -> None:
         if self._overflowed or (self._types is not None and announcement.type not in self._types):
+            return
+        if self._accepts is not None and not self._accepts(announcement):
             return
         wanted = self._aggregate_id
         if wanted is not None and announcement.aggregate_id != wanted and wanted not in announcement.ancestors:
@@ -118,10 +129,15 @@ class Bus:
         return lambda: self._listeners.remove(listener)
 
     def subscribe(
-        self, types: frozenset[str] | None = None, *, capacity: int = CAPACITY, aggregate_id: str | None = None
+        self,
+        types: frozenset[str] | None = None,
+        *,
+        capacity: int = CAPACITY,
+        aggregate_id: str | None = None,
+        accepts: Filter | None = None,
     ) -> Subscription:
-        """Subscribe to events of these types and of this aggregate, or to all."""
-        subscription = Subscription(self, types, capacity, aggregate_id)
+        """Subscribe to events of these types, of this aggregate, and that `accepts` takes; or to all."""
+        subscription = Subscription(self, types, capacity, aggregate_id, accepts)
         (self._all if types is None else self._typed).append(subscription)
         return subscription
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Value
     from holdfast.core.event.block import Block
-    from holdfast.core.event.bus import Bus, Subscription
+    from holdfast.core.event.bus import Bus, Filter, Subscription
     from holdfast.core.event.signal import Signals
 
 PAGE = 200
@@ -90,6 +90,8 @@ class Relay:
         self._active = False
         self._watching = ExitStack()
         self._position = 0
+        self.reached = 0
+        """The position up to which everything was announced."""
         self._heard: OrderedDict[str, int] = OrderedDict()
         self._held: dict[str, deque[_Unit]] = {}
         self._ended: OrderedDict[Block, None] = OrderedDict()
@@ -102,10 +104,16 @@ class Relay:
 
     @asynccontextmanager
     async def observe(
-        self, types: frozenset[str] | None = None, *, capacity: int = CAPACITY, aggregate_id: str | None = None
+        self,
+        types: frozenset[str] | None = None,
+        *,
+        capacity: int = CAPACITY,
+        aggregate_id: str | None = None,
+        accepts: Filter | None = None,
     ) -> AsyncIterator[Subscription]:
         """Subscribe to all events of all processes from now on."""
-        with self._bus.subscribe(types, capacity=capacity, aggregate_id=aggregate_id) as subscription:
+        chosen = self._bus.subscribe(types, capacity=capacity, aggregate_id=aggregate_id, accepts=accepts)
+        with chosen as subscription:
             self._observers += 1
             try:
                 if self._starting is None:
@@ -155,7 +163,7 @@ class Relay:
 
     async def _start(self) -> None:
         (reached,) = await self._database.fetch("event.position", {}, into=Position)
-        self._position = reached.position
+        self._position = self.reached = reached.position
         if self._observers == 0:
             return
         self._active = True
@@ -269,9 +277,11 @@ class Relay:
             reached[moved.aggregate_id] = moved.last
             if moved.aggregate_id not in self._heard:
                 self._hear(moved.aggregate_id, moved.first - 1)
+        position = self._position
         for aggregate_id in {**reached, **self._held}:
             await self._settle(aggregate_id)
             await self._catch_up(aggregate_id, reached.get(aggregate_id, -1))
+        self.reached = position
 
     async def _settle(self, aggregate_id: str) -> None:
         while units := self._held.get(aggregate_id):

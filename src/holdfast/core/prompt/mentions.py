@@ -91,10 +91,11 @@ class Mentions:
             return Mentioned(notes=(SLOW.format(seconds=SECONDS),))
         chosen = self._agents.select((prompt.options and prompt.options.agent) or session.agent)
         mentioned = await self._resolve(found, most, session.id, chosen.id)
-        if not mentioned.agents or chosen.agent is None:
+        named = dict.fromkeys(item.name for item in (*(prompt.agents or ()), *mentioned.agents))
+        if not named or chosen.agent is None:
             return mentioned
         callable_agents = await self._callable_agents.for_prompt(session, chosen.agent)
-        guidance = agent_guidance((item.name for item in mentioned.agents), {agent.id for agent in callable_agents})
+        guidance = agent_guidance(named, {agent.id for agent in callable_agents})
         return mentioned.replace(notes=(*mentioned.notes, *guidance))
 
     def _names(self) -> Names:

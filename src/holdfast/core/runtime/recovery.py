@@ -11,8 +11,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.database.unit import Statement, Unit
-from holdfast.core.session.activity import MOST_ATTEMPTS, described, goes_on_by_itself
+from holdfast.core.session.activity import MOST_ATTEMPTS, described, goes_on_by_itself, stage_of
 from holdfast.core.session.errors import AlreadyAnswered
+from holdfast.core.session.stored_trees import by_tree
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import ErrorInfo, SessionError
 from holdfast.schema.session_event import PermissionReplied
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.core.runner.settings import RecoveryPolicy
     from holdfast.core.runtime.execution import Execution
     from holdfast.core.session.activity import Activity
+    from holdfast.core.session.stored_trees import StoredTrees
     from holdfast.core.session.tasks import Tasks
     from holdfast.schema.insight import InterruptedActivity
     from holdfast.schema.location import Location
@@ -47,6 +49,7 @@ class Recovery:
         database: Database,
         execution: Execution,
         tasks: Tasks,
+        trees: StoredTrees,
         policy: Callable[[Location], Awaitable[RecoveryPolicy]],
     ) -> None:
         self._log = services.log
@@ -54,15 +57,18 @@ class Recovery:
         self._store = services.store
         self._execution = execution
         self._tasks = tasks
+        self._trees = trees
         self._ownership = services.ownership
         self._clock = services.clock
         self._policy = policy
         self._continuing: set[asyncio.Task[None]] = set()
 
     async def interrupted(self) -> list[InterruptedActivity]:
-        """Everything that a Session owes and no living process works on, unless it waits for a budget."""
+        """Everything that a Session owes and no living process works on, unless it waits for a budget: tree by tree,
+        each from its root down."""
         left = await self._left()
-        return [described(activity) for activity in left if await self._store.pause(activity.session_id) is None]
+        found = [described(activity) for activity in left if await self._store.pause(activity.session_id) is None]
+        return await by_tree(self._trees, found)
 
     async def start(self) -> None:
         """At the start of a host: what is safe goes on, the rest is shown, and the policy acts. Then inputs whose wake
@@ -78,15 +84,32 @@ class Recovery:
         await self._tasks.deliver_all()
 
     async def decide(self, session_id: str, decision: Literal["continue", "abandon"]) -> None:
-        """A person's word on one Session. Continuing is an explicit run from history: the broken turn is recorded as
-        such first, so nothing is sent twice without anyone knowing."""
+        """A person's word on a Session, and on whatever was left below it, deepest first. Continuing is an explicit run
+        from history: the broken turn is recorded as such first, so nothing is sent twice without anyone knowing. What
+        waits for a person below it goes on waiting."""
         await self._store.get(session_id)
+        below = await self._left_below(session_id)
         if decision == "continue":
-            forget = Statement("attempt.forget", {"session_id": session_id})
-            await self._database.submit(Unit(session_id, local=(forget,)))
-            self._continue(session_id)
-        else:
+            goes_on = [activity.session_id for activity in below if stage_of(activity) != "waiting"]
+            owes = await self._store.activity(session_id) is not None
+            for id in (*goes_on, *((session_id,) if owes or not goes_on else ())):
+                forget = Statement("attempt.forget", {"session_id": id})
+                await self._database.submit(Unit(id, local=(forget,)))
+                self._continue(id)
+            return
+        with self._tasks.quietly(session_id, *await self._trees.member_ids(session_id)):
+            for activity in below:
+                await self._execution.abandon(activity.session_id)
+                await self._tasks.child_ended(activity.session_id)
             await self._execution.abandon(session_id)
+
+    async def _left_below(self, session_id: str) -> list[Activity]:
+        """What was left in the descendants of a Session, deepest first."""
+        ids = await self._trees.deepest_first(session_id)
+        if len(ids) < 2:
+            return []
+        left = {activity.session_id: activity for activity in await self._left()}
+        return [left[id] for id in ids[:-1] if id in left]
 
     async def close(self) -> None:
         for task in tuple(self._continuing):

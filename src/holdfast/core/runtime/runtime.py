@@ -20,6 +20,7 @@ from holdfast.core.context.remote import RemoteInstructions, WebFetch
 from holdfast.core.credential.store import CredentialStore
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.event.log import EventLog, Mismatch
+from holdfast.core.event.tree_tail import TreeTail
 from holdfast.core.filesystem.ownership import Owners
 from holdfast.core.location.open import open_location
 from holdfast.core.location.process_services import (
@@ -48,6 +49,8 @@ from holdfast.core.runtime.prompt_check import PromptCheck
 from holdfast.core.runtime.recovery import Recovery
 from holdfast.core.runtime.reverts import Reverts
 from holdfast.core.runtime.sessions import Sessions
+from holdfast.core.runtime.tree_changes import TreeChanges
+from holdfast.core.runtime.trees import Trees
 from holdfast.core.runtime.waits import Waits
 from holdfast.core.session.attachments import Attachments
 from holdfast.core.session.budgets import Budgets
@@ -58,6 +61,7 @@ from holdfast.core.session.ownership import Ownership
 from holdfast.core.session.projector import SESSION_PROJECTORS
 from holdfast.core.session.records import SessionRecords
 from holdfast.core.session.store import SessionStore
+from holdfast.core.session.stored_trees import StoredTrees
 from holdfast.core.session.tasks import Tasks
 from holdfast.core.session.todo import Todos
 from holdfast.core.session.wakeups import Wakeups
@@ -212,6 +216,7 @@ class Runtime:
         )
 
         # What Locations share.
+        trees = StoredTrees(self.database)
         self.outputs = OutputStore(here.tool_output, ids, clock)
         stack.push_async_callback(self._end, self._start(self.outputs.sweep_hourly(), "holdfast-sweep"))
         copy_sessions = CopySessions(self.database, self.store)
@@ -248,7 +253,9 @@ class Runtime:
 
         # Operations on Sessions.
         self.execution = Execution(self.log, self.store, self.locations, self._ownership, clock, wakeups, tasks)
-        self.recovery = Recovery(sessions, self.database, self.execution, tasks, self._recovery_policy)
+        self.recovery = Recovery(sessions, self.database, self.execution, tasks, trees, self._recovery_policy)
+        self.trees = Trees(self.database, self.store, trees, self.execution, clock)
+        self.tree_tail = TreeTail(self.database, self.log.relay, ids, trees.member_ids)
         self.sessions = Sessions(
             sessions,
             execution=self.execution,
@@ -259,6 +266,7 @@ class Runtime:
             recovery=self.recovery,
             waits=Waits(self.database, self.store, self.execution, self._ownership, clock),
             check=PromptCheck(self.locations),
+            tree_changes=TreeChanges(sessions, trees, self.execution, records, tasks),
         )
         self.instructions = InstructionEntries(self.log, self.store, clock)
         self.resolving = IdLocks()

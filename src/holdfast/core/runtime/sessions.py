@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.core.runtime.prompt_check import PromptCheck
     from holdfast.core.runtime.recovery import Recovery
     from holdfast.core.runtime.reverts import Reverts
+    from holdfast.core.runtime.tree_changes import TreeChanges
     from holdfast.core.runtime.waits import Waits
     from holdfast.core.session.interrupt import Interrupt
     from holdfast.core.session.mentioned import Mentioned
@@ -68,6 +69,7 @@ class Sessions:
         recovery: Recovery,
         waits: Waits,
         check: PromptCheck,
+        tree_changes: TreeChanges,
     ) -> None:
         self._log = services.log
         self._store = services.store
@@ -80,6 +82,7 @@ class Sessions:
         self._recovery = recovery
         self._waits = waits
         self._check = check
+        self._tree_changes = tree_changes
         self._ids = services.ids
         self._clock = services.clock
         self._budgets = services.budgets
@@ -204,10 +207,11 @@ class Sessions:
     async def archive(self, session_id: str, *, archived: bool = True) -> Session:
         return await self._detached(self._records.archive(session_id, archived=archived))
 
-    async def delete(self, session_id: str) -> None:
-        """Interrupts what runs, then removes the Session from every view. Its events stay in the log."""
+    async def delete(self, session_id: str, *, keep_children: bool = False) -> None:
+        """Interrupts what runs, then removes the Session and its descendants from every view. Their events stay in the
+        log. With `keep_children` the children stay, without a parent."""
         await self._store.get(session_id)
-        await self._detached(self._delete(session_id))
+        await self._detached(self._delete(session_id, keep_children=keep_children))
 
     async def move(self, session_id: str, directory: str, *, move_changes: bool = False) -> None:
         await self._detached(self._moves.move(session_id, directory, move_changes=move_changes))
@@ -348,9 +352,11 @@ class Sessions:
         await self._store.get(session_id)
         await self._execution.wait(session_id)
 
-    async def interrupt(self, session_id: str) -> None:
+    async def interrupt(self, session_id: str, *, background: bool = False) -> None:
+        """Stop what runs, with the tasks that its calls wait for; with `background`, everything below it."""
         await self._store.get(session_id)
-        await self._detached(self._interrupt(session_id))
+        stopping = self._tree_changes.interrupt if background else self._tree_changes.interrupt_one
+        await self._detached(stopping(session_id))
 
     async def background(self, session_id: str, *, allowed: bool) -> None:
         """Let the tasks that calls of this Session wait for go on in the background. Without any nothing happens.
@@ -416,19 +422,8 @@ class Sessions:
         if await self._store.blocked(session_id) is not None:
             self._execution.wake(session_id)
 
-    async def _interrupt(self, session_id: str) -> None:
-        paused = await self._store.pause(session_id) is not None
-        if paused or session_id in await self._execution.active():
-            await self._inbox.hold_back(session_id)
-        await self._execution.interrupt(session_id)
-        if paused:  # what waits for a budget is not executed
-            await self._execution.abandon(session_id)
-            await self._budgets.forget_pause(session_id)
-            await self._execution.child_ended(session_id)
-
-    async def _delete(self, session_id: str) -> None:
-        await self._execution.interrupt(session_id)
-        await self._records.delete(session_id)
+    async def _delete(self, session_id: str, *, keep_children: bool) -> None:
+        await self._tree_changes.delete(session_id, keep_children=keep_children)
         await self._budgets.changed(session_id)
 
     async def _detached(self, work: Coroutine[Any, Any, T]) -> T:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from holdfast.core.runtime.subagent_wait import Delegation, subagent_wait
 from holdfast.core.session.activity import described
 from holdfast.core.session.budgets import paused_wait
 from holdfast.core.session.stored_activity import TreeRequestRow
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from holdfast.core.session.store import SessionStore
     from holdfast.core.session.stored_activity import Blocked
     from holdfast.core.session.stored_messages import OpenShell
+    from holdfast.schema.insight import InterruptedActivity
+
+LONGEST_CHAIN = 16
+"""Of subagents of subagents that are asked what they wait for."""
 
 
 class Waits:
@@ -35,13 +40,14 @@ class Waits:
         self._ownership = ownership
         self._clock = clock
 
-    async def of(self, session_id: str) -> list[WaitInfo]:
+    async def of(self, session_id: str, *, chain: int = 0) -> list[WaitInfo]:
+        """`chain` counts the subagents through which the question came here."""
         key = {"session_id": session_id}
         held = await self._ownership.elsewhere(session_id)
         if held is not None or self._execution.here(session_id):
             now = self._clock.now()
-            waits = [row.wait(now) for row in await self._database.fetch("wait.turn", key, into=_TurnRow)]
-            waits += await self._of_calls(session_id)
+            waits = [row.wait(now) for row in await self._database.fetch("wait.turn", key, into=TurnRow)]
+            waits += [row.wait() for row in await self._database.fetch("wait.tools", key, into=ToolRow)]
             waits += [row.wait() for row in await self._database.fetch("wait.compaction", key, into=_CompactionRow)]
             waits += [_shell(shell) for shell in (await self._store.open_shell(session_id),) if shell is not None]
         elif (pause := await self._store.pause(session_id)) is not None:
@@ -51,7 +57,7 @@ class Waits:
         asked = await self._database.fetch("request.open_of_tree", key, into=TreeRequestRow)
         waits += [_request(row, session_id) for row in asked]
         if (blocked := await self._store.blocked(session_id)) is not None:
-            waits.append(_blocked(blocked))
+            waits.append(blocked_wait(blocked))
         elif not waits and not held and not self._execution.here(session_id):
             waits += await self._unstarted(session_id)
         if waits and held is not None:
@@ -63,27 +69,35 @@ class Waits:
                 id=held.owner_id,
             )
             waits.append(owner)
-        return waits
+        return await self._with_subagents(session_id, waits, chain)
 
-    async def _of_calls(self, session_id: str) -> list[WaitInfo]:
-        """What the calls that run wait for. A call whose child waits for nothing but a budget waits for that."""
-        rows = await self._database.fetch("wait.tools", {"session_id": session_id}, into=_ToolRow)
-        tasks = {task.call_id: task for task in await self._store.open_tasks(session_id)} if rows else {}
-        waits = []
-        for row in rows:
-            task = tasks.get(row.key)
-            below = await self.of(task.child_id) if task is not None and not task.background else []
+    async def _with_subagents(self, session_id: str, waits: list[WaitInfo], chain: int) -> list[WaitInfo]:
+        """With a child, and what that waits for, in the place of the call that waits for it. A call whose child waits
+        for nothing but a budget waits for that."""
+        tasks = [task for task in await self._store.open_tasks(session_id) if not task.background]
+        if not tasks or chain >= LONGEST_CHAIN:
+            return waits
+        calls = {wait.id: wait for wait in waits if wait.kind == "tool"}
+        found = []
+        for task in tasks:
+            below = await self.of(task.child_id, chain=chain + 1)
+            call = calls.pop(task.call_id, None)
             causes = [wait for wait in below if wait.kind != "owner"]
-            only_budget = bool(causes) and all(wait.kind == "budget" for wait in causes)
-            waits.append(causes[0] if only_budget else row.wait())
-        return waits
+            if causes and all(wait.kind == "budget" for wait in causes):
+                found.append(causes[0])
+                continue
+            since = call.since if call is not None else task.started
+            found.append(
+                subagent_wait(Delegation(task.call_id, since, task.child_id, task.agent, task.description), below)
+            )
+        return found + [wait for wait in waits if wait.kind != "tool" or wait.id in calls]
 
     async def _left(self, session_id: str) -> list[WaitInfo]:
         """What nobody works on waits for a process, or for a decision; a call that waits for a person says so."""
         activity = await self._store.activity(session_id)
         if activity is None or (status := described(activity)).stage == "waiting":
             return []
-        return [WaitInfo(kind="recovery", since=status.since, what=status.what, ends=status.next)]
+        return [recovery_wait(status)]
 
     async def _unstarted(self, session_id: str) -> list[WaitInfo]:
         """Input that nobody has begun with."""
@@ -96,7 +110,7 @@ class Waits:
         return [WaitInfo(kind="input", since=pending[0].time_created, what=what, ends=ends, id=pending[0].id)]
 
 
-class _TurnRow(Frozen):
+class TurnRow(Frozen):
     dispatched: int
     message_id: str | None
     model: ModelRef
@@ -124,7 +138,7 @@ class _TurnRow(Frozen):
         return WaitInfo(kind="provider", since=since, what=what, ends=ends)
 
 
-class _ToolRow(Frozen):
+class ToolRow(Frozen):
     key: str
     name: str
     since: int
@@ -144,10 +158,13 @@ class _CompactionRow(Frozen):
 
 def _request(row: TreeRequestRow, session_id: str) -> WaitInfo:
     asked = decode_any(row.data)
-    child = f" for the child {row.session_id}" if row.session_id != session_id else ""
+    below = row.session_id if row.session_id != session_id else None
+    child = f" for the child {below}" if below is not None else ""
     if row.kind == "permission":
         what = f"permission{child}: {asked.get('action')} {', '.join(asked.get('resources', []))[:200]}"
-        return WaitInfo(kind="permission", since=row.since, what=what, ends="a person replies", id=row.id)
+        return WaitInfo(
+            kind="permission", since=row.since, what=what, ends="a person replies", id=row.id, session_id=below
+        )
     questions = asked.get("questions") or [{}]
     return WaitInfo(
         kind="question",
@@ -155,10 +172,11 @@ def _request(row: TreeRequestRow, session_id: str) -> WaitInfo:
         what=f"an answer{child}: {questions[0].get('question', '')[:200]}",
         ends="a person answers or dismisses it",
         id=row.id,
+        session_id=below,
     )
 
 
-def _blocked(blocked: Blocked) -> WaitInfo:
+def blocked_wait(blocked: Blocked) -> WaitInfo:
     return WaitInfo(
         kind="blocked",
         since=blocked.since,
@@ -166,6 +184,10 @@ def _blocked(blocked: Blocked) -> WaitInfo:
         ends="another agent or model is chosen, the configuration is corrected, or the input is withdrawn",
         id=blocked.name,
     )
+
+
+def recovery_wait(status: InterruptedActivity) -> WaitInfo:
+    return WaitInfo(kind="recovery", since=status.since, what=status.what, ends=status.next)
 
 
 def _shell(shell: OpenShell) -> WaitInfo:

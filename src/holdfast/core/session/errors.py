@@ -68,6 +68,15 @@ class SessionDeleted(Conflict):
         self.session_id = session_id
 
 
+class SessionHasChildren(Conflict):
+    """A Session with children cannot be deleted alone."""
+
+    code = "Session.HasChildrenError"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"Session {session_id} gets new children all the time; try again.", resource=session_id)
+
+
 class TooManyInstructions(Conflict):
     """The Session has as many instruction entries as it may have."""
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from holdfast.core.database.errors import Moved
 from holdfast.core.database.unit import Statement
 from holdfast.core.session import errors
-from holdfast.core.session.errors import SessionIdInUse, SessionNotFound
+from holdfast.core.session.errors import SessionHasChildren, SessionIdInUse, SessionNotFound
 from holdfast.schema.budget import Budget  # noqa: TC001 - msgspec reads the annotations
 from holdfast.schema.budget_event import BudgetSet
 from holdfast.schema.frozen import Frozen
@@ -87,12 +87,14 @@ class SessionRecords:
 
     async def create(self, new: NewSession, before: Sequence[Statement] = ()) -> Session:
         """The new Session, or the one that has this id already, whatever else was asked. The id of a deleted Session is
-        refused: its events are still in the log. `before` comes first in the commit."""
+        refused: its events are still in the log. So is a parent that does not exist. `before` comes first in the
+        commit."""
         unused = Statement("event.any_of", {"aggregate_id": new.id}, found=False, error=SessionIdInUse)
+        parent = (existing(new.parent_id),) if new.parent_id is not None else ()
         created = SessionCreated(session_id=new.id, info=self._new_record(new))
         limits = [BudgetSet(timestamp=self._clock.now(), session_id=new.id, budget=new.budget)] if new.budget else []
         try:
-            await self._log.publish(created, *limits, location=new.location, before=(*before, unused))
+            await self._log.publish(created, *limits, location=new.location, before=(*before, unused, *parent))
         except SessionIdInUse as refused:
             known = await self._store.find(new.id)
             if known is None:
@@ -134,13 +136,22 @@ class SessionRecords:
         return await self._update(session_id, lambda record: replace(record, time=replace(record.time, archived=now)))
 
     async def delete(self, session_id: str) -> None:
-        """Delete the Session and its projections, except for messages that forks share. Its events stay in the log."""
+        """Delete the Session and its projections, except for messages that forks share. Its events stay in the log.
+        Raises SessionHasChildren."""
         record = await self._store.record(session_id)
         if record is None:
             raise SessionNotFound(session_id)
-        await self._log.publish(SessionDeleted(session_id=session_id, info=record))
+        has_children = partial(SessionHasChildren, session_id)
+        childless = Statement("tree.has_child", {"id": session_id}, found=False, error=has_children)
+        await self._log.publish(SessionDeleted(session_id=session_id, info=record), before=(childless,))
         if self._deleted is not None:
             await self._deleted(session_id)
+
+    async def release(self, session_id: str) -> Session:
+        """Make a child a Session without a parent."""
+        return await self._update(
+            session_id, lambda record: replace(record, parent_id=None) if record.parent_id is not None else None
+        )
 
     def _new_record(self, new: NewSession) -> SessionRecord:
         now = self._clock.now()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.schema.codec import decode_any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 Order = Literal["asc", "desc"]
 Direction = Literal["previous", "next"]
+NO_PARENT = "null"
+"""In place of the id of a parent: Sessions that have none."""
 
 
 class SessionFilter(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -29,6 +32,8 @@ class SessionFilter(msgspec.Struct, frozen=True, omit_defaults=True):
     project: str | None = None
     subpath: str | None = None
     archived: bool | None = None
+    parent: str | None = None
+    """The id of the parent, or `null`: Sessions without a parent."""
 
 
 class SessionAnchor(msgspec.Struct, frozen=True):
@@ -94,9 +99,11 @@ class StoredSessions:
         backwards = anchor is not None and anchor.direction == "previous"
         ascending = (order == "asc") != backwards
         subpath = chosen.subpath.strip("/") if chosen.subpath else None
+        of_parent = chosen.parent not in (None, NO_PARENT)
         rows = await self._database.fetch(
-            "session.list_asc" if ascending else "session.list_desc",
+            f"session.{'children' if of_parent else 'list'}_{'asc' if ascending else 'desc'}",
             {
+                **({"parent": chosen.parent} if of_parent else {"roots": chosen.parent == NO_PARENT}),
                 "directory": chosen.directory,
                 "project": chosen.project,
                 "workspace": chosen.workspace,
@@ -108,9 +115,9 @@ class StoredSessions:
                 "anchor_id": anchor.id if anchor else None,
                 "limit": limit,
             },
-            into=_SessionRow,
+            into=_ListRow,
         )
-        sessions = [row.session() for row in rows]
+        sessions = [replace(row.session(), children=row.children or None) for row in rows]
         return sessions[::-1] if backwards else sessions
 
 
@@ -152,6 +159,10 @@ class _SessionRow(Frozen):
             revert=self.revert,
             fork=self.fork,
         )
+
+
+class _ListRow(_SessionRow):
+    children: int
 
 
 class _BoundaryRow(_SessionRow):

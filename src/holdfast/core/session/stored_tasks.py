@@ -35,6 +35,7 @@ class Task(Frozen):
     background: bool
     delivered: bool
     """Whether the result of a background task was admitted to the parent's inbox."""
+    started: int
 
     @property
     def call(self) -> CallKey:

@@ -82,7 +82,19 @@ class Tasks:
         """Calls of this process that wait for a child, by Session."""
         self._foreground: Counter[str] = Counter()
         """How many of them have started, by root."""
+        self._quiet: Counter[str] = Counter()
+        """Sessions that results do not wake, because somebody stops them."""
         self._ongoing: set[asyncio.Task[Any]] = set()
+
+    @contextmanager
+    def quietly(self, *session_ids: str) -> Iterator[None]:
+        """Meanwhile results are admitted to these Sessions without waking them."""
+        self._quiet.update(session_ids)
+        try:
+            yield
+        finally:
+            self._quiet.subtract(session_ids)
+            self._quiet = +self._quiet
 
     async def of_call(self, call: CallKey) -> Task | None:
         """The task that an earlier execution of this call started."""
@@ -179,7 +191,7 @@ class Tasks:
             await self._give_up(task)
             if task.background:
                 await self._deliver(task)
-            elif not self._wakeups.executing(task.session_id):
+            elif not self._wakeups.executing(task.session_id) and task.session_id not in self._quiet:
                 self._wakeups.session(task.session_id)
 
     async def deliver_all(self) -> None:
@@ -243,6 +255,7 @@ class Tasks:
             description=work.description,
             background=work.background,
             delivered=False,
+            started=started.timestamp,
         )
 
     async def _hand_over(self, task: Task, work: Work, parent: Session, *, known: bool) -> None:
@@ -333,7 +346,7 @@ class Tasks:
         if end is None or parent is None:
             return
         end = end.replace(changes=await self._changes(task.child_id))
-        wake = parent.revert is None
+        wake = parent.revert is None and parent.id not in self._quiet
         try:
             await self._inbox.admit_synthetic(
                 parent.id,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.core.tool.builtin_schemas import builtin_schema
 from holdfast.core.tool.pydantic_types import uses_pydantic
 from holdfast.llm.tool_schema import open_root, schema_of
 from holdfast.schema.codec import encode
@@ -79,9 +80,14 @@ def _of_class(kind: type) -> JsonCodec:
 
 
 def _of_type(kind: Any) -> JsonCodec:
-    """Makes the schema now, to know that there is one, unless the type is a record of ours."""
-    ours = isinstance(kind, type) and issubclass(kind, Record)
-    schema = partial(schema_of, kind) if ours else _constant(schema_of(kind))
+    """Makes the schema now, to know that there is one, unless the type is a record of ours, or of a built-in tool."""
+    known = builtin_schema(kind) if isinstance(kind, type) else None
+    if known is not None:
+        schema = _constant(known)
+    elif isinstance(kind, type) and issubclass(kind, Record):
+        schema = partial(schema_of, kind)
+    else:
+        schema = _constant(schema_of(kind))
 
     def decode(value: Any) -> Any:
         try:

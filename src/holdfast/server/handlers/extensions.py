@@ -37,7 +37,8 @@ async def archive(call: ApiCall) -> Session:
 
 
 async def delete(call: ApiCall) -> None:
-    await call.runtime.sessions.delete(call.params.session_id)
+    keep = call.query.children == "keep"
+    await call.runtime.sessions.delete(call.params.session_id, keep_children=keep)
 
 
 async def move(call: ApiCall) -> None:

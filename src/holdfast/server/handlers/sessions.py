@@ -52,6 +52,7 @@ async def list(call: ApiCall) -> PageOf:
         project=scope.project,
         subpath=scope.subpath,
         archived=scope.archived,
+        parent=cursor.parent if cursor else _known(query.parent_id),
     )
     sessions = await call.runtime.sessions.page(
         chosen, order=order, limit=limit, anchor=cursor.anchor if cursor else None
@@ -169,7 +170,7 @@ async def wait(call: ApiCall) -> None:
 
 
 async def interrupt(call: ApiCall) -> None:
-    await call.runtime.sessions.interrupt(call.params.session_id)
+    await call.runtime.sessions.interrupt(call.params.session_id, background=call.query.background is True)
 
 
 async def background(call: ApiCall) -> None:

@@ -126,30 +126,87 @@ select id, slug, project_id, workspace_id, directory, path, parent_id, share_url
 from session where id = :id
 
 -- name: session.list_desc
--- Our session ids sort newest first, so within one millisecond the smaller id is the newer session.
+-- Our session ids sort newest first, so within one millisecond the smaller id is the newer session. A child is archived
+-- with any Session above it.
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
   tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
-  directory, workspace_id, path, revert, fork
+  directory, workspace_id, path, revert, fork,
+  (select count(*) from session child where child.parent_id = session.id) as children
 from session
-where (:directory is null or directory = :directory)
+where (:roots = 0 or parent_id is null) and (:directory is null or directory = :directory)
   and (:project is null or project_id = :project)
   and (:subpath is null or path = :subpath or path like :subpath_below escape '\')
   and (:workspace is null or workspace_id = :workspace)
   and (:search is null or title like :search escape '\')
-  and (:archived is null or (time_archived is not null) = :archived)
+  and (:archived is null or :archived = (time_archived is not null or exists (
+    with recursive line (parent_id, time_archived, distance) as (
+      select session.parent_id, null, 0
+      union all
+      select above.parent_id, above.time_archived, line.distance + 1
+      from line join session above on above.id = line.parent_id where line.distance < 100)
+    select 1 from line where line.time_archived is not null)))
   and (:anchor_time is null or time_created < :anchor_time or (time_created = :anchor_time and id > :anchor_id))
 order by time_created desc, id asc limit :limit
 
 -- name: session.list_asc
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
   tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
-  directory, workspace_id, path, revert, fork
+  directory, workspace_id, path, revert, fork,
+  (select count(*) from session child where child.parent_id = session.id) as children
 from session
-where (:directory is null or directory = :directory)
+where (:roots = 0 or parent_id is null) and (:directory is null or directory = :directory)
   and (:project is null or project_id = :project)
   and (:subpath is null or path = :subpath or path like :subpath_below escape '\')
   and (:workspace is null or workspace_id = :workspace)
   and (:search is null or title like :search escape '\')
-  and (:archived is null or (time_archived is not null) = :archived)
+  and (:archived is null or :archived = (time_archived is not null or exists (
+    with recursive line (parent_id, time_archived, distance) as (
+      select session.parent_id, null, 0
+      union all
+      select above.parent_id, above.time_archived, line.distance + 1
+      from line join session above on above.id = line.parent_id where line.distance < 100)
+    select 1 from line where line.time_archived is not null)))
+  and (:anchor_time is null or time_created > :anchor_time or (time_created = :anchor_time and id < :anchor_id))
+order by time_created asc, id desc limit :limit
+
+-- name: session.children_desc
+select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
+  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
+  directory, workspace_id, path, revert, fork,
+  (select count(*) from session child where child.parent_id = session.id) as children
+from session indexed by session_parent
+where parent_id = :parent and (:directory is null or directory = :directory)
+  and (:project is null or project_id = :project)
+  and (:subpath is null or path = :subpath or path like :subpath_below escape '\')
+  and (:workspace is null or workspace_id = :workspace)
+  and (:search is null or title like :search escape '\')
+  and (:archived is null or :archived = (time_archived is not null or exists (
+    with recursive line (parent_id, time_archived, distance) as (
+      select session.parent_id, null, 0
+      union all
+      select above.parent_id, above.time_archived, line.distance + 1
+      from line join session above on above.id = line.parent_id where line.distance < 100)
+    select 1 from line where line.time_archived is not null)))
+  and (:anchor_time is null or time_created < :anchor_time or (time_created = :anchor_time and id > :anchor_id))
+order by time_created desc, id asc limit :limit
+
+-- name: session.children_asc
+select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
+  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
+  directory, workspace_id, path, revert, fork,
+  (select count(*) from session child where child.parent_id = session.id) as children
+from session indexed by session_parent
+where parent_id = :parent and (:directory is null or directory = :directory)
+  and (:project is null or project_id = :project)
+  and (:subpath is null or path = :subpath or path like :subpath_below escape '\')
+  and (:workspace is null or workspace_id = :workspace)
+  and (:search is null or title like :search escape '\')
+  and (:archived is null or :archived = (time_archived is not null or exists (
+    with recursive line (parent_id, time_archived, distance) as (
+      select session.parent_id, null, 0
+      union all
+      select above.parent_id, above.time_archived, line.distance + 1
+      from line join session above on above.id = line.parent_id where line.distance < 100)
+    select 1 from line where line.time_archived is not null)))
   and (:anchor_time is null or time_created > :anchor_time or (time_created = :anchor_time and id < :anchor_id))
 order by time_created asc, id desc limit :limit

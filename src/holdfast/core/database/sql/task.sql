@@ -30,14 +30,14 @@ where answer.id = :message_id and answer.session_id = :session_id
 
 -- name: task.of_call
 select session_id, message_id, call_id, child_id, root_id, prompt_id, result_id, agent, description, background,
-  delivered
+  delivered, time_started as started
 from session_task where session_id = :session_id and message_id = :message_id and call_id = :call_id
 
 -- name: task.of_child
 -- What a child was given and its callers still wait for, oldest first: of a foreground task the call runs; a background
 -- task has not been delivered.
 select task.session_id, task.message_id, task.call_id, task.child_id, task.root_id, task.prompt_id, task.result_id,
-  task.agent, task.description, task.background, task.delivered
+  task.agent, task.description, task.background, task.delivered, task.time_started as started
 from session_task task
 where task.child_id = :child_id and case when task.background = 1 then task.delivered = 0 else exists (
   select 1 from session_message answer
@@ -49,7 +49,7 @@ order by task.time_started, task.seq
 -- name: task.open
 -- Tasks of a Session whose calls run, in the order of the calls.
 select task.session_id, task.message_id, task.call_id, task.child_id, task.root_id, task.prompt_id, task.result_id,
-  task.agent, task.description, task.background, task.delivered
+  task.agent, task.description, task.background, task.delivered, task.time_started as started
 from session_message_part part indexed by session_message_part_unsettled
 join session_message answer on answer.session_id = part.session_id and answer.seq = part.message_seq
 join session_task task
@@ -72,7 +72,7 @@ order by input.promoted_seq
 -- name: task.newest
 -- The newest task of each child of a Session, newest first.
 select task.session_id, task.message_id, task.call_id, task.child_id, task.root_id, task.prompt_id, task.result_id,
-  task.agent, task.description, task.background, task.delivered
+  task.agent, task.description, task.background, task.delivered, task.time_started as started
 from session_task task
 where task.session_id = :session_id and task.seq = (
   select max(other.seq) from session_task other

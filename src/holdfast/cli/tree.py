@@ -1,0 +1,51 @@
+"""`holdfast sessions tree` and `interrupt`: shows what a tree of Sessions does, and stops it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.output import json_option
+
+if TYPE_CHECKING:
+    from holdfast.client.generated.async_client import AsyncClient
+
+attach_option = click.option("--attach", metavar="URL", help="Use the server at this address.")
+
+
+@click.command("tree", short_help="Show a session and the sessions below it.")
+@click.argument("session_id", metavar="[SESSION]", required=False)
+@click.option(
+    "--follow", is_flag=True, help="Show the tree again whenever it changes, until nothing in it runs or waits."
+)
+@attach_option
+@json_option
+def tree(session_id: str | None, follow: bool, attach: str | None, as_json: bool) -> None:
+    """Show a session and the sessions below it: what each does, waits for, and has used.
+
+    Without SESSION it is the newest one of the directory that has no parent. The last line has the sums of all."""
+    if follow and as_json:
+        raise click.UsageError("--follow cannot be combined with --json")
+    from holdfast.cli.command_runner import execute
+    from holdfast.cli.tree_view import show, with_client
+
+    sys.exit(execute(with_client(attach, lambda client: show(client, session_id, follow=follow, as_json=as_json))))
+
+
+@click.command("interrupt", short_help="Stop what a session does.")
+@click.argument("session_id", metavar="SESSION")
+@click.option("--background", is_flag=True, help="Also stop its subagents in the background, and everything below.")
+@attach_option
+def interrupt(session_id: str, background: bool, attach: str | None) -> None:
+    """Stop what a session does, with the subagents that it waits for, and return when that is recorded."""
+
+    async def work(client: AsyncClient) -> int:
+        await client.sessions.interrupt(session_id, background=background or None)
+        return 0
+
+    from holdfast.cli.command_runner import execute
+    from holdfast.cli.tree_view import with_client
+
+    sys.exit(execute(with_client(attach, work)))

@@ -1,0 +1,151 @@
+"""The stream of a tree: events of a Session and of everything below it, in one connection that can be resumed."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.outside.scripted_provider import PATIENCE, Turn, calling
+from tests.outside.tree_script import Cast, delegating
+from tests.outside.world import World, ask, events, position
+
+from holdfast import Event, Holdfast, PromptInput
+from holdfast.schema.codec import decode_any, encode
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+pytestmark = pytest.mark.anyio
+
+CONNECTED = "session.tree.connected"
+
+
+def session_of(event: Event) -> str:
+    return str(decode_any(encode(event.data))["sessionID"])
+
+
+class Reader:
+    """Collects the events of a stream."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._more = asyncio.Event()
+
+    async def read(self, stream: AsyncIterator[Event]) -> None:
+        async for event in stream:
+            self.events.append(event)
+            self._more.set()
+
+    async def until(self, met: Callable[[], bool]) -> list[Event]:
+        async with asyncio.timeout(PATIENCE):
+            while not met():
+                self._more.clear()
+                await self._more.wait()
+        return self.events
+
+    def durable(self) -> list[tuple[str, int]]:
+        return [(event.durable.aggregate_id, event.durable.seq) for event in self.events if event.durable is not None]
+
+    @property
+    def cursor(self) -> int:
+        return next(event.cursor for event in reversed(self.events) if event.cursor is not None)
+
+    def has(self, type: str) -> bool:
+        return any(event.type.removeprefix("session.next.") == type for event in self.events)
+
+
+@asynccontextmanager
+async def reading(hf: Holdfast, session_id: str, **options: object) -> AsyncIterator[Reader]:
+    reader = Reader()
+    async with aclosing(aiter(hf.sessions.tree_events(session_id, **options))) as stream:  # type: ignore[arg-type]
+        task = asyncio.get_running_loop().create_task(reader.read(stream))
+        try:
+            yield reader
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+
+def idle(reader: Reader, session_id: str) -> Callable[[], bool]:
+    return lambda: any(event.type == "session.idle" and session_of(event) == session_id for event in reader.events)
+
+
+async def test_one_stream_carries_children_that_are_created_later(world: World) -> None:
+    """API-567, EVT-090: durable and live events of every Session, each in its order."""
+    world.model.always = Cast(root=[delegating("a")], a=[delegating("b")], b=[calling("read", path="hello.txt")])
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        async with reading(hf, session.id, replay=False) as reader:
+            await reader.until(lambda: reader.has(CONNECTED))
+            await hf.sessions.prompt(session.id, prompt=PromptInput(text="root"))
+            await reader.until(idle(reader, session.id))
+        tree = await hf.sessions.tree(session.id)
+        for node in tree.nodes:
+            told = [seq for id, seq in reader.durable() if id == node.id]
+            assert told == sorted(set(told))
+            known = [position(event) for event in await events(hf, node.id)]
+            assert set(known) <= set(told)
+        assert {session_of(event) for event in reader.events if event.type.endswith("text.delta")} == {
+            node.id for node in tree.nodes
+        }
+        created = [
+            event.durable.aggregate_id for event in reader.events if event.type == "session.created" and event.durable
+        ]
+        assert created == [node.id for node in tree.nodes[1:]]
+
+
+async def test_a_stream_replays_the_tree_and_goes_on_after_a_cursor(world: World) -> None:
+    """API-567, EVT-091: nothing is lost between two connections, also of children that were created meanwhile."""
+    gate = asyncio.Event()
+    world.model.always = Cast(
+        root=[delegating("a"), delegating("b")], a=[Turn(text="one")], b=[Turn(text="x", begin=gate)]
+    )
+    async with world.host() as hf:
+        session, other = await hf.sessions.create(), await hf.sessions.create()
+        async with reading(hf, session.id) as first:
+            await first.until(lambda: first.has(CONNECTED))
+            await hf.sessions.prompt(session.id, prompt=PromptInput(text="root"))
+            await first.until(lambda: sum(event.type.endswith("text.ended") for event in first.events) == 1)
+        await ask(hf, other, "noise")
+        gate.set()
+        await hf.sessions.wait(session.id)
+        async with reading(hf, session.id, after=first.cursor) as second:
+            await second.until(lambda: second.has(CONNECTED))
+        async with reading(hf, session.id) as whole:
+            await whole.until(lambda: whole.has(CONNECTED))
+        assert len(whole.durable()) == len(set(whole.durable()))
+        assert {*first.durable(), *second.durable()} == set(whole.durable())
+        assert other.id not in {id for id, _ in whole.durable()}
+        assert [id for id, _ in second.durable()].count(session.id) < [id for id, _ in whole.durable()].count(
+            session.id
+        )
+        assert len(second.durable()) < len(whole.durable())
+
+
+async def test_events_of_other_processes_arrive_too(world: World) -> None:
+    """EVT-092: a child that another process creates and works on is followed like any other."""
+    world.model.always = Cast(root=[delegating("a")])
+    async with world.host() as hf, world.host() as elsewhere:
+        session = await hf.sessions.create()
+        async with reading(hf, session.id, replay=False) as reader:
+            await reader.until(lambda: reader.has(CONNECTED))
+            await ask(elsewhere, session, "root")
+            tree = await hf.sessions.tree(session.id)
+            child = tree.nodes[1].id
+            known = [(child, position(event)) for event in await events(hf, child)]
+            await reader.until(lambda: set(known) <= set(reader.durable()))
+            assert reader.cursor > 0
+
+
+async def test_the_stream_of_a_part_of_a_tree_leaves_out_what_is_above(world: World) -> None:
+    """API-567: only the Session and what is below it."""
+    world.model.always = Cast(root=[delegating("a")], a=[delegating("b")])
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        await ask(hf, session, "root")
+        _, child, below = (await hf.sessions.tree(session.id)).nodes
+        async with reading(hf, child.id) as reader:
+            await reader.until(lambda: reader.has(CONNECTED))
+            assert {id for id, _ in reader.durable()} == {child.id, below.id}
