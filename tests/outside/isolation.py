@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
-from tests.outside.scripted_provider import Turn, calling
+from tests.outside.scripted_provider import PATIENCE, Turn, calling
 from tests.outside.tree_script import Cast
 from tests.outside.world import World, answers, ask, tools_of
 
 from holdfast import Holdfast, Session
+from holdfast.schema.session_message import TextContent, ToolCompleted, ToolError
 
 
 def isolated(prompt: str, **more: Any) -> dict[str, Any]:
@@ -41,6 +43,27 @@ async def applying(world: World, hf: Holdfast, session: Session, child_id: str) 
     cast.parts["root"] = [*cast.parts["root"], Turn(text="fine"), calling("apply_subagent", sessionID=child_id)]
     await ask(hf, session, "apply it")
     return (await states(hf, session))[-1]
+
+
+def text(state: Any) -> str:
+    """What the model reads of a call that succeeded."""
+    assert isinstance(state, ToolCompleted), state
+    return "".join(part.text for part in state.content if isinstance(part, TextContent))
+
+
+def failure(state: Any) -> str:
+    """What the model reads of a call that failed."""
+    assert isinstance(state, ToolError), state
+    return state.error.message
+
+
+async def requested(hf: Holdfast, session: Session) -> Any:
+    """The permission request that a Session waits for."""
+    async with asyncio.timeout(PATIENCE):
+        while not (requests := await hf.permissions.list(session.id)):  # noqa: ASYNC110 - only looking tells
+            await asyncio.sleep(0.005)
+    (request,) = requests
+    return request
 
 
 def told_to(cast: Cast, name: str) -> str:

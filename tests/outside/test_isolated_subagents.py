@@ -8,8 +8,20 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.outside.isolation import applying, copy_of, delegated, isolated, shell, states, told_to, worktrees
-from tests.outside.scripted_provider import PATIENCE, Turn, calling
+from tests.outside.isolation import (
+    applying,
+    copy_of,
+    delegated,
+    failure,
+    isolated,
+    requested,
+    shell,
+    states,
+    text,
+    told_to,
+    worktrees,
+)
+from tests.outside.scripted_provider import Turn, calling
 from tests.outside.tree_script import Cast, delegating
 from tests.outside.world import World, ask, newest, text_of
 
@@ -20,7 +32,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_child_works_in_a_copy_and_its_diff_is_offered(world: World) -> None:
-    """SES-410, SES-411, TOL-470, TOL-471: uncommitted files are part of the copy, and nothing changes in the original."""
+    """SES-410, SES-411, TOL-470, TOL-471: uncommitted files are part of it, and nothing changes in the original."""
     world.repository()
     world.write("hello.txt", "hello uncommitted\n")
     world.write("new.txt", "new\n")
@@ -52,7 +64,7 @@ async def test_a_child_works_in_a_copy_and_its_diff_is_offered(world: World) -> 
 
 
 async def test_the_changes_are_applied_with_approval_and_the_copy_is_removed(world: World) -> None:
-    """TOL-473, TOL-474, SES-413: the request shows paths and diff; after a yes the files are here and the copy is gone."""
+    """TOL-473, TOL-474, SES-413: the request shows paths and diff; then the files are here and the copy is gone."""
     world.repository()
     world.configure(permission={"edit": "ask"})
     cast = world.model.always = Cast(
@@ -62,10 +74,7 @@ async def test_the_changes_are_applied_with_approval_and_the_copy_is_removed(wor
         session, child_id, _ = await delegated(hf)
         cast.parts["root"] = [delegating("x"), Turn(text="fine"), calling("apply_subagent", sessionID=child_id)]
         await hf.sessions.prompt(session.id, prompt=PromptInput(text="apply it"))
-        async with asyncio.timeout(PATIENCE):
-            while not (requests := await hf.permissions.list(session.id)):
-                await asyncio.sleep(0.005)
-        (request,) = requests
+        request = await requested(hf, session)
         assert request.action == "edit"
         assert sorted(request.resources) == ["hello.txt", "made.txt"]
         assert request.metadata is not None
@@ -130,8 +139,7 @@ async def test_isolation_needs_a_repository_with_a_commit(world: World, commit: 
         session = await hf.sessions.create()
         await ask(hf, session, "root")
         (state,) = await states(hf, session)
-        assert isinstance(state, ToolError)
-        assert reason in state.error.message
+        assert reason in failure(state)
         assert len((await hf.sessions.list()).items) == 1
     assert not (world.data / "copies").exists()
 
@@ -142,7 +150,7 @@ async def test_a_copy_without_changes_is_removed_when_the_task_is_over(world: Wo
     world.model.always = Cast(root=[delegating(isolated("work"))], work=[calling("read", path="hello.txt")])
     async with world.host() as hf:
         _, child_id, state = await delegated(hf)
-        assert "changed no files" in state.content[0].text
+        assert "changed no files" in text(state)
     assert worktrees(world) == [str(world.project)]
     assert "copy" in copy_of(world, child_id).read_text()
 
@@ -169,9 +177,8 @@ async def test_changes_on_both_sides_are_merged_and_conflicts_change_nothing(wor
         lines = many.read_text().splitlines()
         assert (lines[0], lines[19]) == ("mine", "last")
         state = await applying(world, hf, session, conflicting)
-        assert isinstance(state, ToolError)
-        assert "many.txt: it was changed here and by the subagent" in state.error.message
-        assert "ignored: something else is in its place" in state.error.message
+        assert "many.txt: it was changed here and by the subagent" in failure(state)
+        assert "ignored: something else is in its place" in failure(state)
         assert not (world.project / "other.txt").exists()
         assert (world.project / "ignored").read_text() == "precious\n"
     assert worktrees(world) == [str(world.project), str(copy_of(world, conflicting))]
@@ -206,9 +213,8 @@ async def test_a_child_that_fails_offers_what_it_had_changed(world: World) -> No
         session = await hf.sessions.create()
         await ask(hf, session, "root")
         (state,) = await states(hf, session)
-        assert isinstance(state, ToolError)
-        assert "no such thing" in state.error.message
-        assert "+made" in state.error.message
+        assert "no such thing" in failure(state)
+        assert "+made" in failure(state)
 
 
 async def test_a_restart_goes_on_in_the_same_copy(world: World) -> None:
@@ -230,7 +236,7 @@ async def test_a_restart_goes_on_in_the_same_copy(world: World) -> None:
         await hf.sessions.wait(session.id)
         (state,) = await states(hf, session)
         assert isinstance(state, ToolCompleted)
-        assert "+made" in state.content[0].text
+        assert "+made" in text(state)
     assert len(worktrees(world)) == 2
 
 
@@ -251,7 +257,7 @@ async def test_a_copy_that_is_deleted_while_the_child_works_is_told(world: World
         await hf.sessions.wait(session.id)
         (state,) = await states(hf, session)
         assert isinstance(state, ToolCompleted)
-        assert f"the copy at {copy} is gone" in state.content[0].text
+        assert f"the copy at {copy} is gone" in text(state)
         state = await applying(world, hf, session, copy.name)
         assert isinstance(state, ToolError)
     assert (world.project / "hello.txt").exists()
@@ -282,14 +288,14 @@ async def test_a_child_goes_on_in_its_copy_or_in_a_new_one(world: World) -> None
         await ask(hf, session, "go on")
         state = (await states(hf, session))[-1]
         assert isinstance(state, ToolCompleted), state
-        assert "+two" in state.content[0].text
-        assert "+one" not in state.content[0].text
+        assert "+two" in text(state)
+        assert "+one" not in text(state)
         assert "made anew" in told_to(cast, "work")
         cast.parts["plain"] = [delegating("simple"), Turn(text="fine")]
         plain, other, _ = await delegated(hf, "plain")
         cast.parts["plain"].append(delegating(isolated("x", sessionID=other)))
         await ask(hf, plain, "again")
-        assert "Isolation is chosen for a new subagent" in (await states(hf, plain))[-1].error.message
+        assert "Isolation is chosen for a new subagent" in failure((await states(hf, plain))[-1])
 
 
 async def test_what_was_applied_can_be_reverted(world: World) -> None:
@@ -319,7 +325,7 @@ async def test_a_repeated_application_finishes_what_was_begun(world: World) -> N
         state = await applying(world, hf, session, child_id)
         assert state.structured["files"] == [{"file": "b.txt", "status": "added"}]
         state = await applying(world, hf, session, child_id)
-        assert "nothing to apply" in state.content[0].text
+        assert "nothing to apply" in text(state)
 
 
 async def test_only_own_isolated_children_that_have_ended_are_applied(world: World) -> None:
@@ -340,5 +346,5 @@ async def test_only_own_isolated_children_that_have_ended_are_applied(world: Wor
             ("ses_x", "not a"),
         ):
             state = await applying(world, hf, session, child)
-            assert reason in state.error.message
+            assert reason in failure(state)
         gate.set()

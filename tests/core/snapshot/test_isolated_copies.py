@@ -1,0 +1,305 @@
+"""Isolated copies in corners: cancelled, side by side, left behind, unused for long; merges of trees."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.clock import SystemClock
+from holdfast.core.process.git import Git
+from holdfast.core.project.project import Project
+from holdfast.core.snapshot import isolated_copies as module
+from holdfast.core.snapshot.application import Applications
+from holdfast.core.snapshot.copy_changes import bounded, diff_text, listed
+from holdfast.core.snapshot.copy_record import CopyRecord
+from holdfast.core.snapshot.copy_sessions import CopyUse
+from holdfast.core.snapshot.copy_sweep import KEPT_MILLISECONDS, CopySweep
+from holdfast.core.snapshot.errors import CopyFailed
+from holdfast.core.snapshot.isolated_copies import IsolatedCopies
+from holdfast.core.snapshot.snapshot import Snapshots
+
+pytestmark = pytest.mark.anyio
+
+
+def git(worktree: Path, *arguments: str) -> str:
+    who = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+    return subprocess.run(("git", *who, *arguments), cwd=worktree, check=True, capture_output=True, text=True).stdout
+
+
+class Place:
+    """A repository with one commit, and the folder of its copies."""
+
+    def __init__(self, home: Path) -> None:
+        self.worktree = home / "a project"
+        self.worktree.mkdir()
+        (self.worktree / "file").write_text("one\ntwo\nthree\nfour\nfive\n")
+        git(self.worktree, "init", "-q")
+        git(self.worktree, "add", ".")
+        git(self.worktree, "commit", "-qm", "first")
+        self.project = Project("p", self.worktree, self.worktree / ".git")
+        self.snapshots = Snapshots(self.project, home / "snapshot")
+        self.copies = IsolatedCopies(home / "copies", os.environ)
+        self.applications = Applications(self.copies, self.snapshots, self.worktree)
+
+    async def make(self, session_id: str = "ses_a") -> CopyRecord:
+        return await self.copies.make(session_id, self.project, self.snapshots)
+
+    def path(self, session_id: str = "ses_a") -> Path:
+        return self.copies.folder.directory(session_id)
+
+    @property
+    def worktrees(self) -> int:
+        return git(self.worktree, "worktree", "list").count("\n")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+class Sessions:
+    """What the sweep is told about every Session."""
+
+    def __init__(self, use: CopyUse) -> None:
+        self.answer = use
+
+    async def use(self, session_id: str) -> CopyUse:
+        return self.answer
+
+
+async def sweep(place: Place, use: CopyUse, *, old: bool = True) -> None:
+    for record in place.copies.folder.records():
+        if old:
+            os.utime(place.copies.folder.path / f"{record.session_id}.json", (0, 0))
+    await CopySweep(place.copies, Sessions(use), SystemClock()).sweep()  # type: ignore[arg-type]
+
+
+async def test_a_cancelled_copy_leaves_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SES-412."""
+    run, reached = Git.run, asyncio.Event()
+
+    async def stuck(self: Git, *arguments: str, **more: object) -> bytes:
+        if "read-tree" in arguments and "-u" in arguments:
+            reached.set()
+            await asyncio.Event().wait()
+        return await run(self, *arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Git, "run", stuck)
+    making = asyncio.ensure_future(place.make())
+    await reached.wait()
+    assert place.copies.folder.read("ses_a") is not None
+    making.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await making
+    assert place.copies.folder.read("ses_a") is None
+    assert (place.path().exists(), place.worktrees) == (False, 1)
+
+
+async def test_one_copy_of_a_repository_is_made_at_a_time(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SES-412: another process is another service with the same folder."""
+    under_way, most = 0, 0
+    write = IsolatedCopies._write_files
+
+    async def counted(self: IsolatedCopies, record: CopyRecord, head: str) -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await write(self, record, head)
+        under_way -= 1
+
+    monkeypatch.setattr(IsolatedCopies, "_write_files", counted)
+    other = IsolatedCopies(place.copies.folder.path, os.environ)
+    await asyncio.gather(
+        *(
+            copies.make(f"ses_{n}", place.project, place.snapshots)
+            for n, copies in enumerate((place.copies, other, place.copies))
+        )
+    )
+    assert (most, place.worktrees) == (1, 4)
+
+
+async def test_a_copy_that_takes_too_long_is_given_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SES-412."""
+    monkeypatch.setattr(module, "MAKE_SECONDS", 0.0)
+    with pytest.raises(CopyFailed, match="longer than"):
+        await place.make()
+    assert place.worktrees == 1
+
+
+async def test_the_commit_may_move_and_the_repository_may_be_shallow(place: Place, tmp_path: Path) -> None:
+    """SES-410: the diff is one of files, whatever commits are made on either side."""
+    record = await place.make()
+    (place.path() / "file").write_text("changed\n")
+    git(place.path(), "commit", "-qam", "inside")
+    git(place.worktree, "commit", "-q", "--allow-empty", "-m", "outside")
+    tree, _ = await place.copies.capture(record)
+    assert "+changed" in (await diff_text(place.copies.git(record), record.base, tree)).patch
+    shallow = tmp_path / "shallow"
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{place.worktree}", str(shallow))
+    project = Project("s", shallow, shallow / ".git")
+    await place.copies.make("ses_s", project, Snapshots(project, tmp_path / "snapshot"))
+    assert (place.path("ses_s") / "file").exists()
+
+
+@pytest.mark.parametrize("id", ["../evil", "ses_../evil", "ses_a/b", "ses_", ""])
+async def test_only_ids_of_sessions_name_copies(place: Place, id: str) -> None:
+    """SES-411."""
+    await place.make()
+    assert place.copies.folder.read(id) is None
+    await place.copies.discard(id)
+    assert place.path().exists()
+
+
+async def test_a_copy_with_odd_permissions_is_removed(place: Place) -> None:
+    """SES-413."""
+    record = await place.make()
+    (place.path() / "locked").mkdir()
+    (place.path() / "locked" / "file").write_text("x")
+    (place.path() / "locked").chmod(0)
+    os.symlink("/", place.path() / "root")
+    await place.copies.remove(record)
+    assert (place.path().is_file(), place.worktrees) == (True, 1)
+
+
+async def test_a_deleted_session_leaves_no_copy(place: Place) -> None:
+    """SES-415: whatever it had changed; the process that deleted it was killed."""
+    await place.make()
+    (place.path() / "new").write_text("x")
+    await sweep(place, CopyUse("deleted"), old=False)
+    assert (place.path().exists(), place.worktrees) == (False, 1)
+
+
+@pytest.mark.parametrize(("changed", "state"), [(False, "unknown"), (True, "unknown"), (False, "idle"), (True, "idle")])
+async def test_only_an_unchanged_copy_is_swept(place: Place, changed: bool, state: str) -> None:
+    """SES-415: and not before an hour has passed, and not while its Session works."""
+    await place.make()
+    if changed:
+        (place.path() / "new").write_text("x")
+    use = CopyUse(state, SystemClock().now())  # type: ignore[arg-type]
+    await sweep(place, use, old=False)
+    await sweep(place, CopyUse("working"))
+    assert place.path().is_dir()
+    await sweep(place, use)
+    assert place.path().is_dir() == changed
+
+
+async def test_an_unused_copy_is_put_away_and_its_changes_can_still_be_applied(place: Place) -> None:
+    """SES-414, SES-415: a child that goes on gets them back."""
+    await place.make()
+    (place.path() / "new").write_text("x")
+    (place.path() / "file").unlink()
+    await sweep(place, CopyUse("idle", SystemClock().now() - KEPT_MILLISECONDS - 1000))
+    assert "recorded" in place.path().read_text()
+    again = await place.make()
+    assert ((place.path() / "new").exists(), (place.path() / "file").exists()) == (True, False)
+    await place.copies.remove(again)
+    record = place.copies.folder.read("ses_a")
+    assert record is not None
+    plan = await place.applications.plan(record)
+    await place.applications.apply(plan)
+    await place.applications.finish(plan)
+    assert ((place.worktree / "new").read_text(), (place.worktree / "file").exists()) == ("x", False)
+    assert (await place.applications.plan(place.copies.folder.read("ses_a") or record)).steps == ()
+
+
+async def test_a_removal_that_broke_off_is_finished(place: Place) -> None:
+    """SES-415."""
+    record = await place.make()
+    place.copies.folder.write(record.replace(state="removed", result=record.base))
+    await sweep(place, CopyUse("idle"))
+    assert (place.path().is_file(), place.worktrees) == (True, 1)
+
+
+async def test_a_repository_that_is_gone_does_not_keep_the_copy(place: Place) -> None:
+    """SES-413."""
+    record = await place.make()
+    shutil.rmtree(place.worktree)
+    await place.copies.discard(record.session_id)
+    assert not place.path().exists()
+
+
+async def test_files_and_directories_change_places(place: Place) -> None:
+    """TOL-474: a file becomes a directory, a directory a file, a file a link."""
+    (place.worktree / "folder").mkdir()
+    (place.worktree / "folder" / "inside").write_text("x")
+    record = await place.make()
+    copy = place.path()
+    (copy / "file").unlink()
+    (copy / "file").mkdir()
+    (copy / "file" / "below").write_text("y")
+    shutil.rmtree(copy / "folder")
+    (copy / "folder").write_text("now a file")
+    os.symlink("folder", copy / "link")
+    plan = await place.applications.plan(record)
+    await place.applications.apply(plan)
+    assert (place.worktree / "file" / "below").read_text() == "y"
+    assert (place.worktree / "folder").read_text() == "now a file"
+    assert os.readlink(place.worktree / "link") == "folder"
+
+
+async def test_what_appeared_here_meanwhile_is_not_overwritten(place: Place) -> None:
+    """TOL-474: a file in the place of a new directory, a link that leads elsewhere, a directory with further files."""
+    (place.worktree / "folder").mkdir()
+    (place.worktree / "folder" / "inside").write_text("x")
+    record = await place.make()
+    copy = place.path()
+    for name in ("new", "linked"):
+        (copy / name).mkdir()
+        (copy / name / "below").write_text("y")
+    shutil.rmtree(copy / "folder")
+    (copy / "folder").write_text("now a file")
+    (place.worktree / "new").write_text("a file")
+    os.symlink("/tmp", place.worktree / "linked")
+    (place.worktree / "folder" / "more").write_text("precious")
+    plan = await place.applications.plan(record)
+    assert sorted(path for path, _ in plan.conflicts) == ["folder", "linked/below", "new/below"]
+
+
+async def test_an_approval_holds_for_the_files_that_were_shown(place: Place) -> None:
+    """TOL-474: another change of the same file in between, and nothing is applied; other files do not matter."""
+    record = await place.make()
+    (place.path() / "file").write_text("ONE\ntwo\nthree\nfour\nfive\n")
+    (place.path() / "new").write_text("x")
+    plan = await place.applications.plan(record)
+    (place.worktree / "elsewhere").write_text("x")
+    (place.worktree / "file").write_text("one\ntwo\nthree\nfour\nFIVE\n")
+    with pytest.raises(CopyFailed, match="approval was pending"):
+        await place.applications.apply(plan)
+    assert not (place.worktree / "new").exists()
+    await place.applications.apply(await place.applications.plan(record))
+    assert (place.worktree / "file").read_text() == "ONE\ntwo\nthree\nfour\nFIVE\n"
+
+
+async def test_an_application_that_fails_in_the_middle_is_taken_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TOL-474."""
+    record = await place.make()
+    (place.path() / "file").write_text("changed\n")
+    (place.path() / "new").write_text("x")
+    plan = await place.applications.plan(record)
+    restore, failing = place.snapshots.restore, iter((True, False))
+
+    async def breaks(tree: str, paths: list[str]) -> None:
+        await restore(tree, paths[:1] if (broken := next(failing)) else paths)
+        if broken:
+            raise OSError("No space left on device")
+
+    monkeypatch.setattr(place.snapshots, "restore", breaks)
+    with pytest.raises(CopyFailed, match="No space left"):
+        await place.applications.apply(plan)
+    assert (place.worktree / "file").read_text().startswith("one\n")
+    assert not (place.worktree / "new").exists()
+
+
+def test_long_texts_are_cut() -> None:
+    """TOL-471."""
+    patch = "".join(f"+{number}\n" for number in range(1000))
+    assert bounded(patch).count("\n") == 401
+    assert bounded("short\n") == "short\n"
+    assert listed([str(number) for number in range(30)]).endswith("and 10 more")
