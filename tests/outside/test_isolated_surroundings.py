@@ -89,20 +89,24 @@ async def test_saved_approvals_of_the_project_hold_in_the_copy(world: World) -> 
     assert (world.project / "made.txt").read_text() == "one\n"
 
 
-async def test_a_sandbox_confines_the_child_to_its_copy(world: World) -> None:
+@pytest.mark.parametrize("backend", ["namespaces", "landlock"])
+async def test_a_sandbox_confines_the_child_to_its_copy(world: World, backend: str) -> None:
     """SES-411: commands write there, and cannot write to the original."""
+    world.environment["HOLDFAST_SANDBOX_BACKEND"] = backend
+    world.write("folder/file", "x")  # landlock keeps the folder with `.git` as it is
     world.repository()
-    attempt = f"echo x > made.txt; echo x > {world.project}/escaped; echo x > {world.data}/escaped; git status --short"
+    places = ("folder/made.txt", world.project / "folder" / "escaped", world.data / "escaped")
+    attempt = "; ".join((*(f"echo x > {place}" for place in places), "git status --short"))
     cast = world.model.always = Cast(root=[delegating(isolated("work"))], work=[shell(attempt)])
     async with world.host(sandbox="workspace") as hf:
         report = await hf.sandbox.get(probe=True)
-        if report.backend is None:
-            pytest.skip("no sandbox on this machine")
+        if report.backend != backend:
+            pytest.skip(f"no {backend} on this machine")
         _, child_id, state = await delegated(hf)
         assert isinstance(state, ToolCompleted)
-    assert "?? made.txt" in cast.requests["work"][-1].results[0]
-    assert (copy_of(world, child_id) / "made.txt").exists()
-    assert not (world.project / "escaped").exists()
+    assert "?? folder/made.txt" in cast.requests["work"][-1].results[0]
+    assert (copy_of(world, child_id) / "folder" / "made.txt").exists()
+    assert not (world.project / "folder" / "escaped").exists()
     assert not (world.data / "escaped").exists()
 
 

@@ -39,3 +39,18 @@ def test_the_seatbelt_profile_denies_after_it_allows() -> None:
         "(deny network*)",
     ]
     assert "(deny network*)" not in profile(Confinement("read-only", "on", Path("/private/tmp/t")))
+
+
+def test_a_writable_directory_in_a_hidden_one_is_visible_and_what_it_protects_stays_protected() -> None:
+    """SES-411: an isolated copy lies below the data directory."""
+    data = Path("/Users/me/data")
+    copy = data / "copies" / "ses_a"
+    found = profile(
+        Confinement("workspace", "on", Path("/t"), writable=(copy,), protected=(copy / ".git",), hidden=(data,))
+    )
+    assert found.splitlines()[7:11] == [
+        '(deny file-read-data file-write* (subpath "/Users/me/data"))',
+        '(allow file-read-data file-write* (subpath "/Users/me/data/copies/ses_a"))',
+        '(deny file-write* (subpath "/Users/me/data/copies/ses_a/.git"))',
+        '(deny file-write-unlink (literal "/Users/me/data/copies/ses_a"))',
+    ]

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from holdfast.core.process.sandbox.confinement import Confinement
@@ -19,17 +19,13 @@ def profile(confinement: Confinement) -> str:
     lines = ["(version 1)", "(allow default)", "(deny file-write*)"]
     lines += _rule("allow file-write*", (*map(_subpath, (*confinement.writable, confinement.temporary)),))
     lines += _rule("allow file-write*", (f"(literal {_quoted(device)})" for device in DEVICES))
-    lines += _rule("deny file-write*", map(_subpath, confinement.protected))
-    # Otherwise a directory that contains a protected path could be moved.
-    around = {parent for path in confinement.protected for parent in path.parents if _inside(parent, confinement)}
-    lines += _rule("deny file-write-unlink", (f"(literal {_quoted(path)})" for path in sorted(around)))
+    lines += _protect(confinement, confinement.writable)
     lines += _rule("deny file-read-data file-write*", map(_subpath, confinement.hidden))
     lines += _rule("allow file-read-data", map(_subpath, confinement.readable))
     # A writable directory inside a hidden one is visible; what it protects stays protected.
     inner = [root for root in confinement.writable if any(hidden in root.parents for hidden in confinement.hidden)]
     lines += _rule("allow file-read-data file-write*", map(_subpath, inner))
-    kept = [path for path in confinement.protected if any(root in path.parents for root in inner)]
-    lines += _rule("deny file-write*", map(_subpath, kept))
+    lines += _protect(confinement, inner)
     lines += [
         "(deny file-write-setugid)",
         "(deny process-info* (target others))",
@@ -40,8 +36,17 @@ def profile(confinement: Confinement) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _inside(path: Path, confinement: Confinement) -> bool:
-    return any(path == root or root in path.parents for root in confinement.writable)
+def _protect(confinement: Confinement, roots: Sequence[Path]) -> list[str]:
+    """The rules for what is protected in these writable directories."""
+    protected = [path for path in confinement.protected if any(root in path.parents for root in roots)]
+    # Otherwise a directory that contains a protected path could be moved.
+    around = {parent for path in protected for parent in path.parents if _inside(parent, roots)}
+    unlink = (f"(literal {_quoted(path)})" for path in sorted(around))
+    return [*_rule("deny file-write*", map(_subpath, protected)), *_rule("deny file-write-unlink", unlink)]
+
+
+def _inside(path: Path, roots: Sequence[Path]) -> bool:
+    return any(path == root or root in path.parents for root in roots)
 
 
 def _rule(action: str, filters: Iterable[str]) -> list[str]:
