@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -303,3 +304,88 @@ def test_long_texts_are_cut() -> None:
     assert bounded(patch).count("\n") == 401
     assert bounded("short\n") == "short\n"
     assert listed([str(number) for number in range(30)]).endswith("and 10 more")
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Kill:
+    """Ends the process at the nth call of git; nothing is cleaned up then."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left: int | None = None
+        run = Git.run
+
+        async def killed(git: Git, *arguments: str, **more: object) -> bytes:
+            if self.left is not None:
+                self.left -= 1
+                if self.left < 0:
+                    raise Killed
+            return await run(git, *arguments, **more)  # type: ignore[arg-type]
+
+        async def nothing(*given: object) -> None:
+            pass
+
+        monkeypatch.setattr(Git, "run", killed)
+        monkeypatch.setattr(IsolatedCopies, "_undo", nothing)
+
+
+@pytest.fixture
+def kill(monkeypatch: pytest.MonkeyPatch) -> Kill:
+    return Kill(monkeypatch)
+
+
+async def test_making_is_repaired_wherever_the_process_is_killed(place: Place, kill: Kill) -> None:
+    """SES-412: by the next execution of the call, and by the next start."""
+    (place.worktree / "file").write_text("uncommitted\n")
+    steps = 0
+    while True:
+        kill.left = steps
+        try:
+            await place.make(f"ses_{steps}")
+        except Killed:
+            kill.left = None
+            await place.make(f"ses_{steps}")
+            assert (place.path(f"ses_{steps}") / "file").read_text() == "uncommitted\n"
+            assert git(place.path(f"ses_{steps}"), "status", "--short") == " M file\n"
+            kill.left = steps
+            with pytest.raises(Killed):
+                await place.make("ses_swept")
+            kill.left = None
+            await sweep(place, CopyUse("working"))
+            assert place.copies.folder.read("ses_swept") is None
+            assert not place.path("ses_swept").exists()
+            steps += 1
+        else:
+            break
+    assert steps > 5
+    assert place.worktrees == steps + 2
+
+
+async def test_an_application_is_repeated_wherever_the_process_is_killed(place: Place, kill: Kill) -> None:
+    """TOL-475: the same files result, and the copy is gone in the end."""
+    for steps in range(0, 100, 3):
+        kill.left = None
+        (place.worktree / "file").write_text("one\ntwo\nthree\nfour\nfive\n")
+        (place.worktree / "new").unlink(missing_ok=True)
+        record = await place.make(session_id := f"ses_{steps}")
+        (place.path(session_id) / "file").write_text("one\ntwo\nthree\nfour\nFIVE\n")
+        (place.path(session_id) / "new").write_text("x")
+        (place.worktree / "file").write_text("ONE\ntwo\nthree\nfour\nfive\n")
+        kill.left = steps
+        with suppress(Killed):
+            plan = await place.applications.plan(record)
+            await place.applications.apply(plan)
+            await place.applications.finish(plan)
+        done, kill.left = kill.left >= 0, None
+        plan = await place.applications.plan(place.copies.folder.read(session_id) or record)
+        assert plan.conflicts == ()
+        await place.applications.apply(plan)
+        await place.applications.finish(plan)
+        await sweep(place, CopyUse("idle"))
+        assert (place.worktree / "file").read_text() == "ONE\ntwo\nthree\nfour\nFIVE\n"
+        assert ((place.worktree / "new").read_text(), place.path(session_id).is_file()) == ("x", True)
+        if done:
+            break
+    assert (steps > 10, place.worktrees) == (True, 1)

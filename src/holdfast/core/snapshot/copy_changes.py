@@ -3,8 +3,10 @@ managed file."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from holdfast.core.process.git import GitFailed
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -42,12 +44,16 @@ class DiffText(Frozen):
 async def diff_text(git: RunGit, before: str, after: str, save: Save | None = None) -> DiffText:
     """The differences of two trees. `git` runs with the store of the trees. Without `save`, the rest is left out."""
     stat = (await git(*COMPARE, f"--stat=120,80,{STAT_FILES}", "--summary", before, after)).decode("utf-8", "replace")
-    patch = (await git(*COMPARE, "-p", before, after)).decode("utf-8", "replace")
+    try:
+        patch = (await git(*COMPARE, "-p", before, after)).decode("utf-8", "replace")
+    except GitFailed:  # more than can be read
+        return DiffText(stat.strip("\n"), "", None, False)
     shown = bounded(patch)
     binary = "\nBinary files " in patch
     whole = None
     if save is not None and (shown != patch or binary):
-        whole = await save(await git(*WHOLE, before, after))
+        with suppress(GitFailed):
+            whole = await save(await git(*WHOLE, before, after))
     return DiffText(stat.strip("\n"), shown, whole, shown == patch)
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.snapshot.copy_files import is_directory
 from holdfast.core.snapshot.errors import CopyFailed
-from holdfast.core.snapshot.isolated_copies import PUT_AWAY, REMOVED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -52,7 +51,7 @@ class CopySweep:
         if record.state == "making" or use.state == "deleted" or (use.state == "unknown" and self._unclaimed(record)):
             await self._drop(record, use)
         elif record.state == "removed":
-            if is_directory(self._copies.directory(record)):  # the process that removed it was killed
+            if not self._copies.directory(record).is_file():  # the process that removed it was killed
                 await self._copies.remove(record)
         elif use.state == "idle" and self._unclaimed(record):
             await self._put_away(record, use)
@@ -82,7 +81,7 @@ class CopySweep:
         record = record.replace(result=tree)
         if too_large or (record.offered and not old):
             return
-        await self._copies.remove(record, PUT_AWAY if record.offered else REMOVED)
+        await self._copies.remove(record)
 
     async def _changed(self, record: CopyRecord) -> bool:
         try:

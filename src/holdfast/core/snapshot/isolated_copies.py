@@ -125,10 +125,10 @@ class IsolatedCopies:
         except OSError as error:
             raise CopyFailed(str(error)) from error
 
-    async def remove(self, record: CopyRecord, note: str = REMOVED) -> None:
+    async def remove(self, record: CopyRecord) -> None:
         """Remove the files of a copy whose changes are applied or recorded. Raises CopyFailed."""
         async with self.removing(record):
-            await run_to_completion(self._remove(record, note))
+            await run_to_completion(self._remove(record))
 
     async def discard(self, session_id: str) -> None:
         """The Session was deleted: remove its copy with all changes. What cannot be removed now is removed later."""
@@ -168,8 +168,8 @@ class IsolatedCopies:
             source=str(project.directory),
             repository=str(project.store),
             trees=str(snapshots.store),
-            file_bytes=snapshots.limits.file_bytes,
-            files=snapshots.limits.files,
+            file_bytes=snapshots.current_limits.file_bytes,
+            files=snapshots.current_limits.files,
         )
         try:
             if known is not None and known.offered and known.trees == record.trees:
@@ -216,11 +216,11 @@ class IsolatedCopies:
         await asyncio.to_thread(make_folders, copy.root, nested)
         return nested
 
-    async def _remove(self, record: CopyRecord, note: str) -> None:
+    async def _remove(self, record: CopyRecord) -> None:
         record = record.replace(state="removed")
         self.record(record)
         await self._clear(record)
-        text = note.format(session=record.session_id, source=record.source)
+        text = (PUT_AWAY if record.offered else REMOVED).format(session=record.session_id, source=record.source)
         await asyncio.to_thread(write_note, self.directory(record), text)
 
     async def _clear(self, record: CopyRecord) -> None:

@@ -111,7 +111,7 @@ class Snapshots:
         return self._store
 
     @property
-    def limits(self) -> SnapshotLimits:
+    def current_limits(self) -> SnapshotLimits:
         return self._limits()
 
     @property
@@ -235,7 +235,8 @@ class Snapshots:
             (self._store / OLD_INDEX).unlink(missing_ok=True)
             await asyncio.to_thread(self._remove_leftovers)
             if self._kept.exists() and not self._index.exists():
-                shutil.copyfile(self._kept, self._index)
+                # With its time: git compares it with those of files to find changes that left size and time as they were.
+                shutil.copy2(self._kept, self._index)
         except OSError as error:
             raise SnapshotError("capture", str(error)) from error
         self._settings = {"core.excludesFile": await self._runner.user_excludes(self._store)}

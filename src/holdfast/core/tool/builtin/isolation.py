@@ -88,7 +88,7 @@ class Isolation:
             if await self._running(work.root_id) >= work.most:
                 raise TooManyTasks(work.most)
             there = self.copies.is_there(child_id)
-            report({"sessionID": child_id, "status": COPYING})
+            report({"status": COPYING})
             record = await self._make(child_id)
         if not known:
             return _told(work, NOTE.format(directory=self.copies.directory(record), missing=record.not_copied)).replace(
