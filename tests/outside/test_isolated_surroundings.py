@@ -27,7 +27,7 @@ from tests.outside.scripted_provider import PATIENCE, Request, Turn, calling
 from tests.outside.tree_script import Cast, delegating
 from tests.outside.world import World, ask
 
-from holdfast import PromptInput
+from holdfast import ForkThrough, PromptInput
 from holdfast.schema.session_message import ToolCompleted
 
 pytestmark = pytest.mark.anyio
@@ -231,3 +231,24 @@ async def test_a_child_of_an_isolated_child_may_have_a_copy_of_the_copy(world: W
         assert "deep.txt" in text(state)
     assert not (world.project / "deep.txt").exists()
     assert len(worktrees(world)) == 2
+
+
+async def test_a_copy_stays_while_a_fork_works_in_it(world: World) -> None:
+    """SES-413: though the child changed nothing."""
+    world.repository()
+    gate, never = asyncio.Event(), asyncio.Event()
+    world.model.always = Cast(root=[delegating(isolated("work"))], work=[Turn(text="done", begin=gate)])
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        await hf.sessions.prompt(session.id, prompt=PromptInput(text="root"))
+        await world.model.asked(2)
+        (child,) = [found for found in (await hf.sessions.list()).items if found.parent_id is not None]
+        fork = await hf.sessions.fork(child.id, boundary=ForkThrough())
+        world.model.plays(Turn(text="slow", begin=never))
+        await hf.sessions.prompt(fork.id, prompt=PromptInput(text="and you?"))
+        await world.model.asked(3)
+        gate.set()
+        await hf.sessions.wait(session.id)
+        assert "It changed no files in its isolated copy at" in text((await states(hf, session))[0])
+        assert copy_of(world, child.id).is_dir()
+        never.set()

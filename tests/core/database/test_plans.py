@@ -19,6 +19,7 @@ FEW = {
     "request.owned": "only open requests are in the index",
     "session.list_asc": "in the order of the index, up to the limit",
     "session.list_desc": "in the order of the index, up to the limit",
+    "task.any_active_below": "only Sessions that owe an answer have a row",
     "task.undelivered": "only background tasks without a delivered result are in the index",
 }
 """Queries that go through a table, or an index, from its beginning."""

@@ -36,7 +36,7 @@ class Place:
     """A repository with one commit, and the folder of its copies."""
 
     def __init__(self, home: Path) -> None:
-        self.worktree = home / "a project"
+        self.worktree = home / "a\nproject"
         self.worktree.mkdir()
         (self.worktree / "file").write_text("one\ntwo\nthree\nfour\nfive\n")
         git(self.worktree, "init", "-q")
@@ -55,7 +55,7 @@ class Place:
 
     @property
     def worktrees(self) -> int:
-        return git(self.worktree, "worktree", "list").count("\n")
+        return git(self.worktree, "worktree", "list", "--porcelain").count("worktree /")
 
 
 @pytest.fixture

@@ -219,7 +219,7 @@ class Runtime:
         trees = StoredTrees(self.database)
         self.outputs = OutputStore(here.tool_output, ids, clock)
         stack.push_async_callback(self._end, self._start(self.outputs.sweep_hourly(), "holdfast-sweep"))
-        copy_sessions = CopySessions(self.database, self.store)
+        copy_sessions = CopySessions(self.database, self.store, copies.folder)
         isolation = CopyServices(copies, copy_sessions, CopyOffers(copies, copy_sessions, self.outputs.save_file))
         sweep = CopySweep(copies, copy_sessions, clock)
         stack.push_async_callback(self._end, self._start(sweep.hourly(), "holdfast-copies"))

@@ -8,7 +8,9 @@ from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from holdfast.core.database.database import Database
+    from holdfast.core.database.unit import Value
     from holdfast.core.session.store import SessionStore
+    from holdfast.core.snapshot.copy_record import CopyFolder
 
 
 class CopyUse(Frozen):
@@ -19,9 +21,10 @@ class CopyUse(Frozen):
 
 
 class CopySessions:
-    def __init__(self, database: Database, store: SessionStore) -> None:
+    def __init__(self, database: Database, store: SessionStore, folder: CopyFolder) -> None:
         self._database = database
         self._store = store
+        self._folder = folder
 
     async def exists(self, session_id: str) -> bool:
         return await self._store.find(session_id) is not None
@@ -38,7 +41,8 @@ class CopySessions:
         return CopyUse("unknown")
 
     async def works(self, session_id: str) -> bool:
-        """Whether the Session owes something, or children of it work on something."""
-        if await self._store.activity(session_id) is not None:
+        """Whether it owes something, or another Session that works in its copy, such as a child or a fork."""
+        directory: Value = str(self._folder.directory(session_id))
+        if await self._database.fetch("task.any_active_below", {"directory": directory}):
             return True
         return bool(await self._database.fetch("task.any_unfinished", {"session_id": session_id}))

@@ -235,7 +235,7 @@ class Snapshots:
             (self._store / OLD_INDEX).unlink(missing_ok=True)
             await asyncio.to_thread(self._remove_leftovers)
             if self._kept.exists() and not self._index.exists():
-                # With its time: git compares it with those of files to find changes that left size and time as they were.
+                # With its time, from which git knows whose times do not tell if they changed.
                 shutil.copy2(self._kept, self._index)
         except OSError as error:
             raise SnapshotError("capture", str(error)) from error

@@ -127,6 +127,12 @@ select id from line where distance > 0 order by distance
 -- Whether a child was ever given something.
 select 1 from session_task where child_id = :child_id limit 1
 
+-- name: task.any_active_below
+-- Whether a Session in a directory, or below it, owes something.
+select 1 from session_activity activity cross join session on session.id = activity.session_id
+where session.directory = :directory or substr(session.directory, 1, length(:directory) + 1) = :directory || '/'
+limit 1
+
 -- name: task.any_unfinished
 -- Whether a child of this Session works on a background task.
 select 1 from session_task where session_id = :session_id and background = 1 and delivered = 0 limit 1
