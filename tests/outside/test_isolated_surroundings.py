@@ -252,3 +252,37 @@ async def test_a_copy_stays_while_a_fork_works_in_it(world: World) -> None:
         assert "It changed no files in its isolated copy at" in text((await states(hf, session))[0])
         assert copy_of(world, child.id).is_dir()
         never.set()
+
+
+@pytest.mark.parametrize("repository", [True, False])
+async def test_the_tool_that_applies_is_offered_to_those_who_can_use_it(world: World, repository: bool) -> None:
+    """TOL-476: with subagents, in a repository, to agents that may edit."""
+    if repository:
+        world.repository()
+    cast = world.model.always = Cast(root=[delegating("child")])
+    async with world.host() as hf:
+        await delegated(hf)
+    assert ("apply_subagent" in cast.requests["root"][0].tools) == repository
+    assert "apply_subagent" not in cast.requests["child"][0].tools
+
+
+async def test_a_session_in_a_folder_of_the_project(world: World) -> None:
+    """SES-411, TOL-473: the child works in the same folder; a file outside of it needs more than `edit`."""
+    world.write("folder/file", "x\n")
+    world.repository()
+    cast = world.model.always = Cast(
+        root=[delegating(isolated("work"))], work=[shell("echo in > made.txt; echo out > ../outside.txt")]
+    )
+    async with world.host(directory=world.project / "folder") as hf:
+        session, child_id, _ = await delegated(hf)
+        child = await hf.sessions.get(child_id)
+        assert child.location.directory == str(copy_of(world, child_id) / "folder")
+        assert child.subpath == session.subpath == "folder"
+        cast.parts["root"] += [Turn(text="fine"), calling("apply_subagent", sessionID=child_id)]
+        await hf.sessions.prompt(session.id, prompt=PromptInput(text="apply it"))
+        request = await requested(hf, session)
+        assert (request.action, request.resources) == ("external_directory", (f"{world.project}/*",))
+        await hf.permissions.reply(session.id, request_id=request.id, reply="once")
+        await hf.sessions.wait(session.id)
+        assert text((await states(hf, session))[-1]).endswith(f"A made.txt\nA {world.project}/outside.txt")
+    assert (world.project / "outside.txt").read_text() == "out\n"

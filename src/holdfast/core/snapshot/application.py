@@ -6,7 +6,6 @@ Invariants
 
 from __future__ import annotations
 
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,6 +101,8 @@ class Applications:
         return Plan(record, result, too_large, merge.steps, merge.conflicts, here, after)
 
     async def _merged(self, git: RunGit, here: str, steps: tuple[Step, ...]) -> str:
+        import tempfile
+
         if not steps:
             return here
         with tempfile.TemporaryDirectory(prefix="holdfast-merge-") as folder:
