@@ -61,7 +61,6 @@ async def test_trust_in_the_original_holds_for_the_same_content_in_the_copy(worl
             work=[shell("echo '# edited' >> .opencode/plugin/acme.py"), delegating("below")],
             below=[Turn(text="fine")],
         )
-        world.configure(agent={"general": {"permission": {"subagent": "allow"}}})
         async with world.host() as hf:
             await delegated(hf)
         assert ("plug" in cast.requests["work"][0].tools) == trusts
@@ -182,7 +181,7 @@ async def test_what_a_killed_process_left_is_removed_at_the_next_start(world: Wo
     async with world.host() as hf:
         await hf.sessions.list()
         async with asyncio.timeout(PATIENCE):
-            while copy_of(world, "ses_unfinished").exists():  # noqa: ASYNC110 - only looking tells
+            while (world.data / "copies" / "ses_unfinished.json").exists():  # noqa: ASYNC110 - only looking tells
                 await asyncio.sleep(0.005)
     assert worktrees(world) == [str(world.project), str(copy_of(world, child_id)), str(copy_of(world, "ses_unknown"))]
 
@@ -209,7 +208,6 @@ async def test_a_copy_that_cannot_be_made_leaves_nothing(world: World) -> None:
 
 async def test_a_child_of_an_isolated_child_may_have_a_copy_of_the_copy(world: World) -> None:
     """SES-416: its changes are applied to the copy of its parent, and from there to the project."""
-    world.configure(agent={"general": {"permission": {"subagent": "allow"}}})
     world.repository()
     cast = Cast(
         root=[delegating(isolated("middle"))],
@@ -257,6 +255,7 @@ async def test_a_copy_stays_while_a_fork_works_in_it(world: World) -> None:
 @pytest.mark.parametrize("repository", [True, False])
 async def test_the_tool_that_applies_is_offered_to_those_who_can_use_it(world: World, repository: bool) -> None:
     """TOL-476: with subagents, in a repository, to agents that may edit."""
+    world.configure(agents={"general": {}})
     if repository:
         world.repository()
     cast = world.model.always = Cast(root=[delegating("child")])

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.agent.callable_agents import ACTION, APPLY_TOOL, TASKS_TOOL, TOOL
+from holdfast.core.agent.callable_agents import APPLY_TOOL, TASKS_TOOL, TOOL
 from holdfast.core.context.errors import ContextSnapshotDecodeError
-from holdfast.core.permission.rules import wholly_denied
 from holdfast.core.plugin.request import RequestDraft
 from holdfast.core.runner.history import Frame
 from holdfast.core.runner.turn_options import asks_nothing, chosen_model, deciding, left_out
@@ -146,7 +145,7 @@ class Preparation:
         """The tools that the agent's rules and the prompt leave."""
         registry = self._tools.registry
         without |= left_out(options.tools, registry.names)
-        if TOOL in without or wholly_denied(agent.permissions, ACTION, agent.fences):
+        if TOOL in without:
             without |= {TASKS_TOOL, APPLY_TOOL}
         return registry.materialize(agent.permissions, fences=agent.fences, without=without)
 

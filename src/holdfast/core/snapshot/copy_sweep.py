@@ -8,6 +8,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from holdfast.core.run_to_completion import run_to_completion
 from holdfast.core.snapshot.copy_files import is_directory
 from holdfast.core.snapshot.errors import CopyFailed
 
@@ -68,7 +69,7 @@ class CopySweep:
                 return  # the database may have been replaced by an older one
             if use.state == "unknown" and current.state == "ready" and await self._changed(current):
                 return
-            await self._copies.forget(current)
+            await run_to_completion(self._copies.forget(current))
 
     async def _put_away(self, record: CopyRecord, use: CopyUse) -> None:
         """Of an idle Session: remove an unchanged copy, and an old one after recording its changes."""
