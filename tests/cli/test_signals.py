@@ -216,6 +216,8 @@ async def test_an_interruption_that_does_not_arrive_is_said(capsys: pytest.Captu
             await asyncio.Event().wait()
             yield "never"
 
+        tree_events = events
+
         async def interrupt(self, session_id: str) -> None:
             raise ClientError("Transport", "nobody is there")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.core.process.conftest import ENVIRONMENT, Call, alive, gone
 
+from holdfast.core.process import tree
 from holdfast.core.process.process import END_SECONDS, Capture, ProcessError, Processes, ProcessExit
 from holdfast.core.session.interrupt import GRACE_SECONDS
 
@@ -217,6 +218,17 @@ async def test_a_process_tree_beyond_its_limit_is_killed(tmp_path: Path) -> None
     await processes.close()
     assert ended.cause == "storm"
     assert all([await gone(pid) for pid in pids(text)])
+
+
+async def test_processes_of_others_that_end_do_not_hide_a_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOL-219: the number of processes of the whole system says nothing."""
+    monkeypatch.setattr(tree, "system_entities", lambda: 100)
+    monkeypatch.setattr(tree, "SURE_EVERY", 2)
+    processes = Processes(tree_limit=20)
+    command = "i=0; while [ $i -lt 40 ]; do sleep 1000 & i=$((i+1)); done; wait"
+    ended, _ = await run(processes, command, tmp_path, timeout=20)
+    await processes.close()
+    assert ended.cause == "storm"
 
 
 async def test_a_large_tree_within_the_limit_is_left_alone(tmp_path: Path) -> None:

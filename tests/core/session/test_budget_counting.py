@@ -130,7 +130,7 @@ async def test_a_deleted_budget_lets_go_on_what_waited_for_it(tooled: ToolRuntim
     child = await below(tooled, root)
     await answered(tooled, child)
     assert await tooled.store.pause(child.id) is not None
-    await tooled.sessions.delete(root.id)
+    await tooled.sessions.delete(root.id, keep_children=True)
     await tooled.sessions.wait(child.id)
     assert len(model.requests) == 1
     with tables(tooled) as run:

@@ -94,7 +94,8 @@ async def test_the_steps_of_one_call() -> None:
     assert await run(tool, {"size": 3}) == CallOutput({"size": 3}, (TextContent(text="shown"),))
     value = {"fileSize": 3, "data": "YWJj"}
     assert steps == [("decoded",), ("executed", 3, CONTEXT), ("content", 3, value), ("structured", 3, value)]
-    assert ToolContext.__struct_fields__ == ("session_id", "agent", "assistant_message_id", "tool_call_id")
+    fields = ("session_id", "agent", "assistant_message_id", "tool_call_id", "model", "by_person")
+    assert ToolContext.__struct_fields__ == fields
 
 
 async def test_expected_failures_say_what_happened() -> None:

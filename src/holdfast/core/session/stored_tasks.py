@@ -114,6 +114,11 @@ class StoredTasks:
         rows = await self._database.fetch("task.background_of_tree", {"root_id": root_id})
         return int(str(rows[0][0]))
 
+    async def task_goes_on(self, task: Task) -> bool:
+        """Whether a task was handed over and is not over. Cheaper than its state."""
+        key = {"child_id": task.child_id, "prompt_id": task.prompt_id}
+        return bool(await self._database.fetch("task.goes_on", key))
+
     async def task_state(self, task: Task) -> TaskState | None:
         """None if the task was not handed over, or if the child or its history is gone."""
         key = {"child_id": task.child_id, "prompt_id": task.prompt_id}

@@ -49,6 +49,8 @@ T = TypeVar("T")
 
 CHILDREN = 50
 """Of which a Session is told the state."""
+LOOK_SECONDS = 0.01
+"""A call that waits for a child looks so long after a commit of the child, once for all that come together."""
 UNDELIVERED = 10_000
 """Children that are looked at when a process starts."""
 
@@ -308,12 +310,13 @@ class Tasks:
             waiter.flag = flag
             while True:
                 flag.clear()
-                if (end := await self._end(task)) is not None:
+                if not await self._store.task_goes_on(task) and (end := await self._end(task)) is not None:
                     return end
                 if waiter.moved:
                     self._own(self._deliver_when_moved(task))
                     return None
                 await flag.wait()
+                await asyncio.sleep(LOOK_SECONDS)  # the next commits of the child follow closely
 
     async def _end(self, task: Task) -> TaskEnd | None:
         state = await self._store.task_state(task)

@@ -94,6 +94,11 @@ select distinct child_id from session_task where background = 1 and delivered = 
 -- How many background tasks of a tree have not been delivered.
 select count(*) from session_task where root_id = :root_id and background = 1 and delivered = 0
 
+-- name: task.goes_on
+-- Whether a task was handed over and is not over.
+select 1 from session_input
+where id = :prompt_id and session_id = :child_id and ended_seq is null and withdrawn_seq is null
+
 -- name: task.state
 -- How far a child came with a task. Without a row it was not handed over, or the child or its history is gone.
 select input.promoted_seq, input.ended_seq, input.withdrawn_seq,
