@@ -73,6 +73,7 @@ bench: setup ## ratios of one run: the event log against bare SQLite, streams ag
 	@$(BIN)/python benchmarks/server.py
 	@$(BIN)/python benchmarks/settlement.py
 	@$(BIN)/python benchmarks/mentions.py
+	@$(BIN)/python benchmarks/children.py
 	@$(BIN)/python benchmarks/sandbox.py
 
 generate: setup ## write the generated clients, the reference pages and the index of the rules anew

@@ -91,7 +91,7 @@ class Desk:
             clock=clock,
             location=location,
             project=project_at(Path(str(database.path)).parent / project, project),
-            authorities=Authorities(location, Ancestors(database), self._authority, self._elsewhere),
+            authorities=Authorities(location, Ancestors(database, log.signals), self._authority, self._elsewhere),
             unattended=unattended,
         )
         self._waiting: list[asyncio.Task[None]] = []

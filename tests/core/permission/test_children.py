@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from tests.core.event.samples import SES, Story
 from tests.core.permission.desk import ASK, REPLIED, Desk, rule, soon, want
 
 from holdfast.core.permission.errors import DeniedByPerson, DeniedByRule
+from holdfast.core.session.ancestors import Ancestor, Ancestors
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.schema.permission import Rule
 from holdfast.schema.session_event import AgentSwitched, SessionDeleted
@@ -84,6 +86,44 @@ async def test_the_rules_of_the_moment_count(desk: Desk) -> None:
     assert await effect(desk) == "deny"
     desk.rules["plan"] = [rule("allow")]
     assert await effect(desk) == "allow"
+
+
+async def test_the_ancestors_of_a_session_that_is_executed_are_read_once_while_they_do_not_change(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TOL-431: a change of any ancestor is noticed at the next check, also between two that run together."""
+    await family(desk, plan=[rule("allow"), rule("deny", "edit")])
+    reads: list[str] = []
+    read, was_read, held = Ancestors._read, asyncio.Event(), asyncio.Event()
+    held.set()
+
+    async def noted(ancestors: Ancestors, session_id: str) -> tuple[Ancestor, ...]:
+        found = await read(ancestors, session_id)
+        reads.append(session_id)
+        was_read.set()
+        await held.wait()
+        return found
+
+    monkeypatch.setattr(Ancestors, "_read", noted)
+    with desk.permissions.authorities.ancestors.remembered(GRANDCHILD):
+        for _ in range(5):
+            assert await effect(desk) == "allow"
+        assert len(reads) == 2  # by the second it is known whom to follow
+        await switch(desk, SES, "plan")
+        assert [await effect(desk), await effect(desk)] == ["deny", "deny"]
+        assert len(reads) == 3
+        await switch(desk, CHILD, "root")
+        held.clear()
+        was_read.clear()
+        early = asyncio.create_task(effect(desk))
+        await was_read.wait()
+        await switch(desk, SES, "child")  # after the read of the first check
+        held.set()
+        assert await effect(desk) == "allow"
+        await early
+        assert await effect(desk) == "allow"
+    assert await effect(desk) == "allow"
+    assert desk.log.signals.followed() == frozenset()
 
 
 async def test_a_denial_that_comes_while_the_request_waits_wins(desk: Desk) -> None:

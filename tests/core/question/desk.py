@@ -48,7 +48,7 @@ class QuestionDesk:
             ids=ids,
             clock=clock,
             location=location,
-            ancestors=Ancestors(database),
+            ancestors=Ancestors(database, log.signals),
             unattended=unattended,
         )
         self._waiting: list[asyncio.Task[tuple[Answer, ...]]] = []

@@ -23,6 +23,9 @@ DEFAULT_AGENT = "general"
 """Takes the tasks of commands that name no agent."""
 
 
+KNOWN_DEPTHS = 1_000
+
+
 class SubagentSettings(NamedTuple):
     depth: int = 3
     parallel: int = 8
@@ -52,6 +55,8 @@ class CallableAgents:
         self._ancestors = ancestors
         self._settings = settings
         self._known: dict[str, _Known] = {}
+        self._depths: dict[tuple[str, str], int] = {}
+        """How many ancestors a child of a parent has. A deletion above that makes it fewer is not noticed."""
 
     async def of(self, session: Session, caller: Agent) -> tuple[Agent, ...]:
         """The agents that are offered to a caller, sorted by name. None where children may not be nested deeper. The
@@ -67,7 +72,12 @@ class CallableAgents:
         depth = self._settings().depth
         if session.parent_id is None:
             return depth > 0
-        return len(await self._ancestors(session.id)) < depth
+        line = (session.id, session.parent_id)
+        if line not in self._depths:
+            if len(self._depths) >= KNOWN_DEPTHS:
+                self._depths.clear()
+            self._depths[line] = len(await self._ancestors(session.id))
+        return self._depths[line] < depth
 
     @property
     def background(self) -> bool:

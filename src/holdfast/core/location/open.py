@@ -93,7 +93,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     config = _config(process, location, project, batches)
 
     # What people are asked.
-    agents, ancestors = Agents(batches), Ancestors(process.database)
+    agents, ancestors = Agents(batches), Ancestors(process.database, sessions.log.signals)
     authorities = Authorities(location, ancestors, agents.authority, process.authority_at)
     permissions = _permissions(process, location, project, authorities)
     questions = _questions(process, location, ancestors)

@@ -46,8 +46,12 @@ class Runner:
     @contextmanager
     def _drain(self, session_id: str, lease: Lease, interrupt: Interrupt, *, forced: bool = False) -> Iterator[Drain]:
         """Everything that lives as long as one drain."""
-        sessions = self._services.sessions
-        with sessions.log.signals.follow(session_id) as signal, sessions.budgets.draining():
+        sessions, ancestors = self._services.sessions, self._services.tools.authorities.ancestors
+        with (
+            sessions.log.signals.follow(session_id) as signal,
+            sessions.budgets.draining(),
+            ancestors.remembered(session_id),
+        ):
             spending = Spending(sessions.budgets, sessions.store, sessions.clock, session_id)
             cache = SessionCache(sessions.store, session_id, signal)
             scope = DrainScope(

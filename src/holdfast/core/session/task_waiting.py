@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Callable
 
     from holdfast.core.event.signal import Flag
+
+TOGETHER_SECONDS = 0.01
+"""So long after a commit of a child the call looks, once for all that come together."""
+HERE_SECONDS = 1.0
+"""While this process executes the child, which tells when it ends, the call looks so often by itself."""
 
 
 class Waiter:
     """A call that waits for its child, or for its turn."""
 
     def __init__(self) -> None:
-        self.flag: Flag | None = None
-        """Wakes the call while it waits for the child."""
+        self.commits: Flag | None = None
+        """Set after each commit of the child, while the call waits for it."""
+        self._told = asyncio.Event()
         self.moved = False
 
     def move(self) -> None:
         self.moved = True
-        if self.flag is not None:
-            self.flag.set()
+        self.tell()
+
+    def tell(self) -> None:
+        """Let the call look at once."""
+        self._told.set()
+        if self.commits is not None:
+            self.commits.set()
+
+    def clear(self) -> None:
+        """The call looks now."""
+        self._told.clear()
+        if self.commits is not None:
+            self.commits.clear()
+
+    async def news(self, here: Callable[[], bool]) -> None:
+        """Wait until the call is to look again. `here` says whether this process executes the child."""
+        if self.commits is not None:
+            await self.commits.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HERE_SECONDS if here() else TOGETHER_SECONDS):
+                await self._told.wait()
 
 
 class Place:

@@ -49,8 +49,6 @@ T = TypeVar("T")
 
 CHILDREN = 50
 """Of which a Session is told the state."""
-LOOK_SECONDS = 0.01
-"""A call that waits for a child looks so long after a commit of the child, once for all that come together."""
 UNDELIVERED = 10_000
 """Children that are looked at when a process starts."""
 
@@ -81,7 +79,9 @@ class Tasks:
         self._clock = clock
         self._changes = changes
         self._waiting: dict[str, set[Waiter]] = {}
-        """Calls of this process that wait for a child, by Session."""
+        """Calls of this process that wait for a child or their turn, by Session."""
+        self._waiting_for: dict[str, set[Waiter]] = {}
+        """Those that wait for a child, by child."""
         self._foreground: Counter[str] = Counter()
         """How many of them have started, by root."""
         self._quiet: Counter[str] = Counter()
@@ -118,7 +118,7 @@ class Tasks:
         everything to the next execution."""
         if work.background or slots is None:
             return await self._perform(call, work, Waiter(), started)
-        with self._waiter(call.session_id) as waiter:
+        with _listed(self._waiting, call.session_id, Waiter()) as waiter:
             async with slots:
                 work = work.replace(background=waiter.moved)
                 return await self._perform(call, work, waiter, started)
@@ -189,6 +189,8 @@ class Tasks:
 
     async def child_ended(self, child_id: str) -> None:
         """A drain of this child has ended: whoever waits for it is served. May be repeated."""
+        for waiter in self._waiting_for.get(child_id, ()):
+            waiter.tell()
         for task in await self._store.awaited_tasks(child_id):
             await self._give_up(task)
             if task.background:
@@ -292,31 +294,18 @@ class Tasks:
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _waiter(self, session_id: str) -> Iterator[Waiter]:
-        waiter = Waiter()
-        waiting = self._waiting.setdefault(session_id, set())
-        waiting.add(waiter)
-        try:
-            yield waiter
-        finally:
-            waiting.discard(waiter)
-            if not waiting:
-                self._waiting.pop(session_id, None)
-
     async def _end_or_move(self, task: Task, waiter: Waiter) -> TaskEnd | None:
         """Wait until the task is over, or is moved to the background: then there is no end yet."""
-        with self._log.signals.follow(task.child_id) as flag:
-            waiter.flag = flag
+        with self._log.signals.follow(task.child_id) as commits, _listed(self._waiting_for, task.child_id, waiter):
+            waiter.commits = commits
             while True:
-                flag.clear()
+                waiter.clear()
                 if not await self._store.task_goes_on(task) and (end := await self._end(task)) is not None:
                     return end
                 if waiter.moved:
                     self._own(self._deliver_when_moved(task))
                     return None
-                await flag.wait()
-                await asyncio.sleep(LOOK_SECONDS)  # the next commits of the child follow closely
+                await waiter.news(partial(self._wakeups.executing, task.child_id))
 
     async def _end(self, task: Task) -> TaskEnd | None:
         state = await self._store.task_state(task)
@@ -386,3 +375,14 @@ class Tasks:
         self._ongoing.discard(task)
         if not task.cancelled() and isinstance(error := task.exception(), StorageError):
             log.warning("a task could not be recorded: %s", error)
+
+
+@contextmanager
+def _listed(waiting: dict[str, set[Waiter]], id: str, waiter: Waiter) -> Iterator[Waiter]:
+    waiting.setdefault(id, set()).add(waiter)
+    try:
+        yield waiter
+    finally:
+        waiting[id].discard(waiter)
+        if not waiting[id]:
+            del waiting[id]
