@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 import signal
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import HOLDFAST
 from tests.core.session.support_day_crash import Camera
 from tests.outside.scripted_provider import PATIENCE, Call, Request, Turn
-from tests.outside.test_budgets import priced, until
+from tests.outside.test_budgets import COST, USAGE, priced, until
 from tests.outside.tree_script import Cast, delegating, first_prompt
 from tests.outside.world import World
 
 from holdfast import Budget, BudgetInfo, Holdfast, Session
+from holdfast.core.runner import turn
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(1800)]
 
@@ -236,3 +240,63 @@ async def test_a_process_that_is_killed_in_a_turn_leaves_its_reservation_until_t
         assert (info.used.turns, info.reserved.turns, info.reserved.money) == (2, 0, 0)
         assert info.used.money == pytest.approx(0.0012)
     silent.set()
+
+
+WAIT = Turn(calls=(Call("bash", {"command": "true", "description": "nothing"}),), usage=USAGE)
+
+
+@pytest.mark.parametrize("budget", [None, Budget(money=1.0)])
+async def test_what_an_answer_used_is_counted_by_the_process_that_ends_its_step(
+    world: World, budget: Budget | None
+) -> None:
+    """SES-417: a call waits for a person in one process, and goes on in the next one."""
+    priced(world, permission={"bash": "ask"})
+    world.model.plays(WAIT)
+    async with world.host() as hf:
+        session = await hf.sessions.create(budget=budget)
+        await hf.sessions.prompt(session.id, text="go")
+        await until(lambda: hf.permissions.list(session.id))
+    async with world.host() as hf, asyncio.timeout(PATIENCE):
+        (request,) = await hf.permissions.list(session.id)
+        await hf.permissions.reply(session.id, request_id=request.id, reply="once")
+        assert (await hf.sessions.outcome(session.id)).type == "completed"
+        usage = (await hf.sessions.usage(session.id)).own
+        assert (usage.cost, usage.turns) == (pytest.approx(2 * COST), 2)
+        assert await hf.verify() == []
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+async def test_what_an_answer_used_is_on_disk_while_its_calls_take_long(
+    world: World, camera: Camera, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, goes_on: bool
+) -> None:
+    """SES-417: the process ends without a word, and the call goes on or is given up."""
+    monkeypatch.setattr(turn, "ANSWER_SECONDS", 0.01)
+    priced(world, permission={"bash": "ask"})
+    world.model.plays(WAIT)
+
+    def newest() -> Path:
+        return [picture for picture in camera.pictures if picture.name.endswith("whole")][-1]
+
+    async def recorded() -> bool:
+        copy = shutil.copytree(newest(), tmp_path / "copy", dirs_exist_ok=True)
+        with closing(sqlite3.connect(copy / "holdfast.db")) as database:
+            return bool(database.execute("select 1 from session_turn where used is not null").fetchall())
+
+    async with world.host() as hf:
+        camera.on = True
+        session = await hf.sessions.create()
+        await hf.sessions.prompt(session.id, text="go")
+        await until(lambda: hf.permissions.list(session.id))
+        await until(recorded)
+        camera.on = False
+    async with world.host(data=newest()) as hf, asyncio.timeout(PATIENCE):
+        if goes_on:
+            (request,) = await hf.permissions.list(session.id)
+            await hf.permissions.reply(session.id, request_id=request.id, reply="once")
+            assert (await hf.sessions.outcome(session.id)).type == "completed"
+        else:
+            await hf.sessions.recover(session.id, decision="abandon")
+        usage = (await hf.sessions.usage(session.id)).own
+        turns = 2 if goes_on else 1
+        assert (usage.cost, usage.turns) == (pytest.approx(turns * COST), turns)
+        assert await hf.verify() == []

@@ -83,6 +83,7 @@ PRIVATE = {
         "instruction.entry.put",
         "instruction.entry.removed",
         "turn.dispatched",
+        "turn.answered",
         "turn.abandoned",
         "activity.ended",
         "activity.suspended",

@@ -13,7 +13,7 @@ from holdfast.schema import task_event as task
 from holdfast.schema.budget_event import BudgetSet
 from holdfast.schema.event import Definition
 from holdfast.schema.fork_event import LineageShortened, SessionForked
-from holdfast.schema.turn_event import TurnAbandoned, TurnDispatched
+from holdfast.schema.turn_event import TurnAbandoned, TurnAnswered, TurnDispatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -114,6 +114,7 @@ SESSION_DEFINITIONS: tuple[Definition, ...] = (
     _session("session.next.instruction.entry.put", ev.InstructionEntryPut, public=False),
     _session("session.next.instruction.entry.removed", ev.InstructionEntryRemoved, public=False),
     _session("session.next.turn.dispatched", TurnDispatched, public=False),
+    _session("session.next.turn.answered", TurnAnswered, public=False),
     _session("session.next.turn.abandoned", TurnAbandoned, public=False),
     _session("session.next.activity.ended", ev.ActivityEnded, public=False),
     _session("session.next.activity.suspended", ev.ActivitySuspended, public=False),

@@ -104,7 +104,8 @@ class StepEnded(StepPayload):
 class StepFailed(StepPayload):
     error: UnknownError
     cost: float | None = None
-    """This and `tokens` are set if the provider answered completely, and the answer was not usable."""
+    """This and `tokens` are set if the provider answered completely, and the answer was not usable or the process ended
+    while its calls ran."""
     tokens: Tokens | None = None
 
 

@@ -4,6 +4,7 @@ from typing import Literal
 
 from holdfast.schema.model import ModelRef
 from holdfast.schema.record import Record
+from holdfast.schema.session import Tokens
 from holdfast.schema.session_event import SessionPayload
 
 PrefixBreak = Literal[
@@ -66,6 +67,14 @@ class TurnDispatched(SessionPayload):
     """Why the request does not start with the bytes of the previous one, if so."""
     broke_by: tuple[str, ...] | None = None
     """The plugins, where a hook is the cause."""
+
+
+class TurnAnswered(SessionPayload):
+    """The answer of a turn is complete and calls of it still run. Written so that what it used is known, whichever
+    process ends the step."""
+
+    cost: float
+    tokens: Tokens
 
 
 class TurnAbandoned(SessionPayload):

@@ -61,6 +61,8 @@ async def close_interrupted_work(
                 session_id=session_id,
                 assistant_message_id=turn.message_id,
                 error=UnknownError(message=because),
+                cost=turn.used.cost if turn.used is not None else None,
+                tokens=turn.used.tokens if turn.used is not None else None,
             )
         )
         if goes_on:

@@ -23,6 +23,7 @@ from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import ErrorInfo, ReasoningDelta, SessionError, TextDelta, ToolInputDelta
 from holdfast.schema.session import NO_TOKENS, CacheTokens, Tokens
 from holdfast.schema.session_message import UnknownError
+from holdfast.schema.turn_event import TurnAnswered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.event.log import EventLog
     from holdfast.core.runner.outbox import Outbox
+    from holdfast.core.session.activity import Used
     from holdfast.core.tool.tool import CallOutput
     from holdfast.llm.request import ProviderMetadata
     from holdfast.schema.ids import MessageID
@@ -78,6 +80,7 @@ class TurnPublisher:
         self._calls: set[str] = set()
         self.answer = Answer()
         self._adopted = False
+        self._answer_recorded = False
         self.snapshot: str | None = None
         """The tree before the step; known, if ever, before the first event is handled."""
         self.message_id: MessageID | None = None
@@ -91,9 +94,12 @@ class TurnPublisher:
         self.told = False
         """Whether a message for the model follows the answer."""
 
-    def adopt(self, message_id: MessageID, calls: Iterable[llm.ToolCall]) -> None:
-        """Go on with a step of an earlier process, whose calls waited for a person. What its answer used is lost."""
+    def adopt(self, message_id: MessageID, calls: Iterable[llm.ToolCall], used: Used | None) -> None:
+        """Go on with a step of an earlier process, whose calls waited for a person or a child. `used` is what its
+        answer used, if that was recorded."""
         self.message_id = message_id
+        if used is not None:
+            self.used, self.price = used.tokens, lambda tokens: used.cost
         self.finish = llm.StepFinish(reason="tool-calls")
         self.called = self._adopted = True
         for call in calls:
@@ -202,6 +208,14 @@ class TurnPublisher:
         if not self.ended:
             self._stage(ev.StepFailed, error=UnknownError(message=message))
             self.ended = True
+
+    def answered(self) -> TurnAnswered | None:
+        """What to record when the answer is complete and its calls take long, once."""
+        if self.finish is None or self._adopted or self._answer_recorded:
+            return None
+        self._answer_recorded = True
+        now, session_id = self._clock.now(), self.of.session_id
+        return TurnAnswered(timestamp=now, session_id=session_id, cost=self.price(self.used), tokens=self.used)
 
     def fail_answer(self, message: str, code: str | None) -> None:
         """The answer is complete and not usable. What it used is recorded."""

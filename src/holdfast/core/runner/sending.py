@@ -105,7 +105,7 @@ class Sending:
         self._state.allowance.steps = agent.steps
         tools = self._preparation.offered(agent, self._state.options)
         publisher = self.publisher(open_turn.agent, open_turn.model)
-        publisher.adopt(MessageID(open_turn.message_id or ""), map(_waiting_call, calls))
+        publisher.adopt(MessageID(open_turn.message_id or ""), map(_waiting_call, calls), open_turn.used)
         output = await self._given_output(session.id, open_turn)
         outcome = await self._turn(publisher, tools, self._here.settings()).resume(output)
         await self._scope.outbox.commit()  # the history is read back
@@ -165,7 +165,9 @@ class Sending:
         return turn, outcome
 
     async def _answered(self, publisher: TurnPublisher) -> None:
-        await self._scope.spending.answered(self._scope.outbox, publisher.used, publisher.price)
+        spending = self._scope.spending
+        if spending.limited and (answered := publisher.answered()) is not None:
+            await spending.answered(self._scope.outbox, answered)
 
     def _expected(self, ready: ReadyTurn) -> Expected:
         """What the request may cost."""

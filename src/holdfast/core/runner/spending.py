@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.store import SessionStore
     from holdfast.schema.budget import Budget
     from holdfast.schema.record import Record
+    from holdfast.schema.turn_event import TurnAnswered
 
 SETTLING = (StepEnded, StepFailed, TurnAbandoned, UsageRecorded, CompactionEnded, CompactionFailed)
 """Events that end a reservation or say what was used."""
@@ -74,7 +75,7 @@ class Spending:
         self._clock = clock
         self._session_id = session_id
         self._seen = 0
-        self._limited = False
+        self.limited = False
         """Whether the Session or an ancestor has a budget."""
         self._was_paused = False
 
@@ -91,7 +92,7 @@ class Spending:
     async def check(self, outbox: Outbox) -> None:
         """Raise BudgetReached if there is nothing left for another request."""
         await self._look()
-        if self._limited and await self._store.refusing_budget(self._session_id) is not None:
+        if self.limited and await self._store.refusing_budget(self._session_id) is not None:
             await outbox.publish(local=settle(self._session_id))  # this drain may have been the one that reserved it
             await self._budgets.check(self._session_id)
         if self._was_paused:
@@ -103,7 +104,7 @@ class Spending:
         """Record the dispatch. Without a budget that is not waited for. Raises BudgetReached, and then nothing of it is
         recorded."""
         await self._look()
-        if not self._limited:
+        if not self.limited:
             outbox.submit(dispatched)
             return
         await self._reserve(outbox, expected(), dispatched)
@@ -112,20 +113,19 @@ class Spending:
     async def reserve(self, outbox: Outbox, expected: Callable[[], Expected]) -> None:
         """Reserve for a request that has no dispatch. Raises BudgetReached."""
         await self._look()
-        if self._limited:
+        if self.limited:
             await self._reserve(outbox, expected())
 
-    async def answered(self, outbox: Outbox, used: Tokens, price: Callable[[Tokens], float]) -> None:
+    async def answered(self, outbox: Outbox, answered: TurnAnswered) -> None:
         """The answer is complete and its calls still run: from now on what it used is reserved, and no longer an
         estimate."""
-        if self._limited:
-            expected = Expected.of(used, price)
-            await outbox.publish(local=reserve(self._session_id, expected.money, expected.tokens))
-            await self._budgets.freed(self._session_id)
+        expected = Expected.of(answered.tokens, lambda used: answered.cost)
+        await outbox.publish(answered, local=reserve(self._session_id, expected.money, expected.tokens))
+        await self._budgets.freed(self._session_id)
 
     def settlement(self, staged: Sequence[Record]) -> tuple[Statement, ...]:
         """What the commit of these events has to do for the budgets."""
-        if self._limited and any(isinstance(event, SETTLING) for event in staged):
+        if self.limited and any(isinstance(event, SETTLING) for event in staged):
             return settle(self._session_id)
         return ()
 
@@ -142,7 +142,7 @@ class Spending:
         return self._budgets.revision > 0 and await self._store.pause(self._session_id) is not None
 
     async def finish(self) -> None:
-        if self._limited:
+        if self.limited:
             await self._budgets.freed(self._session_id)
 
     async def _reserve(self, outbox: Outbox, expected: Expected, *events: Record) -> None:
@@ -159,4 +159,4 @@ class Spending:
         """Ask again whether there is a budget, after any was changed."""
         if self._seen != self._budgets.revision:
             self._seen = self._budgets.revision
-            self._limited = bool(await self._store.budgets(self._session_id))
+            self.limited = bool(await self._store.budgets(self._session_id))

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 LAST_STEP_REACHED = "all steps were used"
 LAST_STEP_CALL = "Tools are disabled after the maximum agent steps"
 OVERFLOW = "context-overflow"
+ANSWER_SECONDS = 1.0
+"""Calls that run for longer may outlive their process."""
 
 log = logging.getLogger(__name__)
 
@@ -197,11 +199,11 @@ class Turn:
         publisher.close_fragments()
         if failure is not None or interrupted:
             self._outbox.submit()
-        if self._running:
-            await asyncio.wait(self._running)
+        await self._settled()
         stopped = interrupted or publisher.ended or self._interrupt.requested
         publisher.fail_open_calls(interrupted=stopped, keep=self._kept)
         if self._kept:  # the step stays open with them
+            self._record_answer()
             publisher.close()
             await self._outbox.commit()
             raise Interrupted
@@ -230,6 +232,20 @@ class Turn:
             raise self._repeated
         if self._mismatch is not None:
             raise self._mismatch
+
+    async def _settled(self) -> None:
+        """Wait for all calls. If that takes long, what the answer used is on disk meanwhile."""
+        if not self._running:
+            return
+        _, running = await asyncio.wait(self._running, timeout=ANSWER_SECONDS)
+        if running:
+            self._record_answer()
+            self._outbox.submit()
+            await asyncio.wait(running)
+
+    def _record_answer(self) -> None:
+        if (answered := self._publisher.answered()) is not None:
+            self._outbox.stage(answered)
 
     def _finish(self) -> None:
         """End a step whose answer is complete."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.insight import InterruptedActivity
+from holdfast.schema.session import Tokens  # noqa: TC001 - msgspec reads the annotations of rows
 
 if TYPE_CHECKING:
     from holdfast.schema.insight import Stage
@@ -31,14 +32,23 @@ WHAT: dict[Stage, str] = {
 }
 
 
+class Used(Frozen):
+    """What an answer used."""
+
+    cost: float
+    tokens: Tokens
+
+
 class OpenTurn(Frozen):
-    """A turn that was dispatched and has no end. `message_id` is its answer, if that began."""
+    """A turn that was dispatched and has no end. `message_id` is its answer, if that began; `used` is known if the
+    answer is complete and its calls ran for long."""
 
     agent: str
     model: ModelRef
     attempt: int
     message_id: str | None
     dispatched: int
+    used: Used | None = None
 
 
 class Activity(Frozen):

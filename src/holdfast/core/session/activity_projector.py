@@ -16,7 +16,7 @@ from holdfast.core.session.projected_rows import (
 )
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode_text
-from holdfast.schema.turn_event import TurnAbandoned, TurnDispatched
+from holdfast.schema.turn_event import TurnAbandoned, TurnAnswered, TurnDispatched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +35,12 @@ def turn_dispatched(event: Projected) -> tuple[Statement, ...]:
         "timestamp": data.timestamp,
     }
     return (Statement("turn.dispatch", row), Statement("activity.dispatch", moment(data)))
+
+
+def turn_answered(event: Projected) -> tuple[Statement, ...]:
+    data: TurnAnswered = event.data
+    used = encode_text({"cost": data.cost, "tokens": data.tokens})
+    return (Statement("turn.answered", {"session_id": data.session_id, "used": used}),)
 
 
 def turn_abandoned(event: Projected) -> tuple[Statement, ...]:
@@ -80,6 +86,7 @@ def request_taken(event: Projected) -> tuple[Statement, ...]:
 
 ACTIVITY_PROJECTORS: dict[type[Record], Projector] = {
     TurnDispatched: turn_dispatched,
+    TurnAnswered: turn_answered,
     TurnAbandoned: turn_abandoned,
     ev.ActivityEnded: activity_ended,
     ev.ActivitySuspended: activity_suspended,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.session.activity import Activity, OpenTurn
+from holdfast.core.session.activity import Activity, OpenTurn, Used
 from holdfast.core.session.stored_messages import OpenCall, StoredMessages
 from holdfast.core.session.stored_tasks import StoredTasks
 from holdfast.schema.frozen import Frozen
@@ -131,6 +131,7 @@ class _ActivityRow(Frozen):
     attempt: int | None
     message_id: str | None
     time_dispatched: int | None
+    used: Used | None
     asks: bool
     delegates: bool
     attempts: int
@@ -152,4 +153,4 @@ class _ActivityRow(Frozen):
     def _turn(self) -> OpenTurn | None:
         if self.agent is None or self.model is None or self.attempt is None or self.time_dispatched is None:
             return None
-        return OpenTurn(self.agent, self.model, self.attempt, self.message_id, self.time_dispatched)
+        return OpenTurn(self.agent, self.model, self.attempt, self.message_id, self.time_dispatched, self.used)

@@ -4,10 +4,13 @@
 insert into session_turn (session_id, seq, agent, model, attempt, message_id, time_dispatched)
 values (:session_id, :seq, :agent, :model, :attempt, null, :timestamp)
 on conflict (session_id) do update set seq = excluded.seq, agent = excluded.agent, model = excluded.model,
-  attempt = excluded.attempt, message_id = null, time_dispatched = excluded.time_dispatched
+  attempt = excluded.attempt, message_id = null, time_dispatched = excluded.time_dispatched, used = null
 
 -- name: turn.answer
 update session_turn set message_id = :message_id where session_id = :session_id
+
+-- name: turn.answered
+update session_turn set used = :used where session_id = :session_id
 
 -- name: turn.end
 delete from session_turn where session_id = :session_id

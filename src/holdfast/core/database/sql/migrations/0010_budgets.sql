@@ -69,3 +69,6 @@ create index session_pause_budget on session_pause (budget_id);
 -- Grows with each change of a budget, so that a process can ask whether any was made.
 create table budget_revision (id integer primary key check (id = 0), revision integer not null);
 insert into budget_revision (id, revision) values (0, 0);
+
+-- What the complete answer of an open turn used, as JSON.
+alter table session_turn add column used text;
