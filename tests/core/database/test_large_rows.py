@@ -53,7 +53,7 @@ def fill(path: Path) -> None:
             )
             connection.execute("insert into session_attachment values (?, ?, 0, '', '', ?)", (id, message, data))
             connection.execute(
-                "insert into session_request values (?, ?, ?, 'question', null, ?, null, 0, 0, 0)",
+                "insert into session_request values (?, ?, ?, 'question', null, ?, null, 0, 0, 0, null)",
                 (id, seq, f"r{message}", data),
             )
             connection.execute("insert into todo values (?, ?, ?, '', '', 0, 0, 0)", (id, seq, data))

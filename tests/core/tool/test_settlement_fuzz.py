@@ -216,7 +216,8 @@ class Stage:
                 assert (self.place.project / call["path"]).read_text() == text
 
     def check_processes(self) -> None:
-        alive = [path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if self.mark in _read(path)]
+        running = [path for path in Path("/proc").iterdir() if path.name.isdigit()]
+        alive = [path.name for path in running if self.mark in _read(path / "cmdline")]
         assert alive == []
 
 

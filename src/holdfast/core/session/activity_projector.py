@@ -108,6 +108,7 @@ def _request(data: ev.PermissionAsked | ev.QuestionAsked, kind: str, agent: str 
         "data": encode_text(data.request),
         "timestamp": data.timestamp,
         "resumable": int(data.resumable is True),
+        "owner": data.owner if isinstance(data, ev.PermissionAsked) else None,
     }
     return Statement("request.insert", row)
 

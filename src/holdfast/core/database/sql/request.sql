@@ -1,8 +1,8 @@
 -- Permission requests and questions of a Session.
 
 -- name: request.insert
-insert into session_request (session_id, seq, id, kind, agent, data, reply, time_created, resumable)
-values (:session_id, :seq, :id, :kind, :agent, :data, null, :timestamp, :resumable)
+insert into session_request (session_id, seq, id, kind, agent, data, reply, time_created, resumable, owner)
+values (:session_id, :seq, :id, :kind, :agent, :data, null, :timestamp, :resumable, :owner)
 
 -- name: request.reply
 update session_request set reply = :reply where id = :id and session_id = :session_id and reply is null
@@ -23,9 +23,8 @@ select session_id, id, kind, agent, data, reply, time_created from session_reque
 
 -- name: request.owned
 -- Open requests of callers that wait in a process, without a tool call.
-select request.id, request.session_id, event.data ->> '$.owner' as owner_id
-from session_request request join event on event.aggregate_id = request.session_id and event.seq = request.seq
-where request.reply is null and request.resumable = 0 and event.data ->> '$.owner' is not null
+select id, session_id, owner as owner_id from session_request
+where reply is null and resumable = 0 and owner is not null
 
 -- name: request.open_of_tree
 -- The open requests of a Session and of its descendants, wherever they are.

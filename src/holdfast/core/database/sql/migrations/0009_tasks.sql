@@ -46,3 +46,9 @@ create index session_input_open on session_input (session_id) where promoted_seq
 -- Calls without a settlement, of which a Session has few, among all that it ever made.
 create index session_message_part_unsettled on session_message_part (session_id, message_seq)
 where status in ('pending', 'running');
+
+-- The process in which a caller without a tool call waits for the answer.
+alter table session_request add column owner text;
+update session_request set owner = (
+  select json_extract(asked.data, '$.owner') from event asked
+  where asked.aggregate_id = session_request.session_id and asked.seq = session_request.seq);
