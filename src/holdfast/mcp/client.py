@@ -10,8 +10,9 @@ import msgspec
 from holdfast.mcp.catalog import Listing, Prompt, Resource, ResourceTemplate, Tool
 from holdfast.mcp.client_peer import ClientPeer
 from holdfast.mcp.connection import Connection
-from holdfast.mcp.errors import McpError, NotOffered, SessionExpired, Timeout
+from holdfast.mcp.errors import McpError, NotOffered, ServerError, SessionExpired, Timeout
 from holdfast.mcp.listing import ListKind, ListLimits, read_list
+from holdfast.mcp.messages import HEADER_MISMATCH
 from holdfast.mcp.negotiation import Agreement, Negotiation
 from holdfast.mcp.param_headers import InvalidAnnotation, ParamHeader, param_headers, routing_headers
 from holdfast.mcp.reading import read_completion, read_prompt_result, read_resource_result, read_tool_result
@@ -171,15 +172,18 @@ class Client:
         """`key` names the call for handlers of requests that come in its course. After InputRequired the same call is
         made again, with `answers` and `state`. Cancelling it cancels it at the server."""
         params = {"name": name, "arguments": dict(arguments)} | _input(answers, state)
-        raw = await self._call(
-            "tools/call",
-            params,
-            self._timeouts.execution if seconds is None else seconds,
-            on_progress=on_progress,
-            key=key,
-            repeatable=False,
-        )
-        return read_tool_result(raw)
+        seconds = self._timeouts.execution if seconds is None else seconds
+
+        async def call() -> msgspec.Raw:
+            return await self._call("tools/call", params, seconds, on_progress=on_progress, key=key, repeatable=False)
+
+        try:
+            return read_tool_result(await call())
+        except ServerError as error:
+            if error.code != HEADER_MISMATCH or not self._agreed.version.stateless:
+                raise
+        await self.list_tools()  # the server has not run the call: the tool's schema is another one by now
+        return read_tool_result(await call())
 
     async def read_resource(
         self,

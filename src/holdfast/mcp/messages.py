@@ -84,7 +84,7 @@ _ENCODER = msgspec.json.Encoder()
 
 def read_message(frame: bytes | msgspec.Raw) -> Message:
     if _containers(frame) > CONTAINER_LIMIT:
-        raise ProtocolError(f"The MCP server sent a message with more than {CONTAINER_LIMIT} objects and arrays")
+        raise ProtocolError(f"A message has more than {CONTAINER_LIMIT} objects and arrays")
     try:
         received = _RECEIVED.decode(frame)
     except (ValueError, RecursionError) as error:
@@ -104,7 +104,7 @@ def read_message(frame: bytes | msgspec.Raw) -> Message:
         raise Malformed("neither a method nor an id")
     if isinstance(received.result, msgspec.Raw):
         return Answer(answered, received.result)
-    return Answer(answered, error=ProtocolError("The MCP server sent an answer without result and error"))
+    return Answer(answered, error=ProtocolError("An answer has neither result nor error"))
 
 
 def _containers(frame: bytes | msgspec.Raw) -> int:
@@ -124,7 +124,7 @@ def _read_error(raw: msgspec.Raw) -> McpError:
     try:
         error = _ERROR.decode(raw)
     except (ValueError, RecursionError):
-        return ProtocolError("The MCP server sent an error without code and message")
+        return ProtocolError("An error has no code and no message")
     if error.code == URL_ELICITATION_REQUIRED:
         try:
             found = msgspec.convert(error.data, _Elicitations).elicitations
