@@ -1,0 +1,42 @@
+"""The stdin and stdout of this process, for a server that is started by its client."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from asyncio.streams import FlowControlMixin
+
+from holdfast.mcp.stdio import ProcessEnd
+
+READ_BYTES = 64 * 1024
+
+
+class OwnPipes:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls) -> OwnPipes:
+        """Takes both over: what anything else prints goes to stderr from now on, and reading stdin gives nothing."""
+        incoming, outgoing = os.dup(0), os.dup(1)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        os.dup2(2, 1)
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=READ_BYTES)
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(incoming, "rb", 0))
+        transport, protocol = await loop.connect_write_pipe(FlowControlMixin, os.fdopen(outgoing, "wb", 0))
+        return cls(reader, asyncio.StreamWriter(transport, protocol, None, loop))
+
+    async def read(self) -> bytes:
+        return await self._reader.read(READ_BYTES)
+
+    async def write(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def close(self) -> ProcessEnd:
+        self._writer.close()
+        return ProcessEnd()
