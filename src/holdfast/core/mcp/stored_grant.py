@@ -1,0 +1,82 @@
+"""Keeps the grant of one MCP server in the credential store, as the OAuth credential of its integration."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.core.credential.store import OAuthValue
+from holdfast.core.file_lock import file_lock
+from holdfast.mcp.oauth.errors import OAuthUnreachable
+from holdfast.mcp.oauth.grant import Grant
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from holdfast.core.credential.store import Credential, CredentialStore
+
+KEY = "mcp"
+"""Of the metadata: the grant without the tokens, which are fields of the credential."""
+
+
+class StoredGrant:
+    """A GrantStore."""
+
+    def __init__(self, credentials: CredentialStore, integration_id: str) -> None:
+        self._credentials = credentials
+        self._id = integration_id
+
+    def load(self) -> Grant | None:
+        found = self._credential()
+        return as_grant(found.value) if found is not None and isinstance(found.value, OAuthValue) else None
+
+    async def save(self, grant: Grant) -> None:
+        if (found := self._credential()) is not None:
+            await self._credentials.update(found.id, value=as_value(self._id, grant))
+
+    async def remove(self, grant: Grant) -> None:
+        found = self._credential()
+        if found is not None and isinstance(found.value, OAuthValue) and found.value.access == grant.access:
+            await self._credentials.remove(found.id)
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        found = self._credential()
+        lock = file_lock(self._credentials.lock_path(found.id if found is not None else self._id))
+        try:
+            await lock.__aenter__()
+        except (OSError, TimeoutError) as error:
+            raise OAuthUnreachable(f"The stored credentials are locked ({type(error).__name__})") from error
+        try:
+            yield
+        finally:
+            await lock.__aexit__(None, None, None)
+
+    def _credential(self) -> Credential | None:
+        return next(iter(self._credentials.all(self._id)), None)
+
+
+def as_value(integration_id: str, grant: Grant) -> OAuthValue:
+    rest = msgspec.to_builtins(grant.replace(access="", refresh="", expires=0))
+    kept = {name: value for name, value in rest.items() if name not in ("access", "refresh", "expires")}
+    return OAuthValue(
+        method_id=integration_id,
+        access=grant.access,
+        refresh=grant.refresh,
+        expires=grant.expires,
+        metadata={KEY: kept},
+    )
+
+
+def as_grant(value: OAuthValue) -> Grant | None:
+    """None for a credential that is not a grant, such as one that a plugin stored."""
+    kept = (value.metadata or {}).get(KEY)
+    if not isinstance(kept, dict):
+        return None
+    whole = {**kept, "access": value.access, "refresh": value.refresh, "expires": value.expires}
+    try:
+        return msgspec.convert(whole, Grant)
+    except msgspec.ValidationError:
+        return None
