@@ -95,13 +95,12 @@ async def _request(
     requests: OAuthRequests, endpoint: str, client: Client, secret: str, fields: dict[str, str]
 ) -> Tokens:
     headers: dict[str, str] = {}
+    fields = {**fields, "client_id": client.id}  # some servers look for it beside `client_secret_basic` too
     if client.auth_method == "client_secret_basic":
         pair = f"{quote_plus(client.id)}:{quote_plus(secret)}"
         headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-    else:
-        fields = {**fields, "client_id": client.id}
-        if client.auth_method == "client_secret_post":
-            fields["client_secret"] = secret
+    elif client.auth_method == "client_secret_post":
+        fields["client_secret"] = secret
     reply = await requests.post_form(endpoint, fields, headers)
     if reply.ok:
         return _tokens(reply.decode(_Answer, "answer of the token endpoint"))
