@@ -13,7 +13,7 @@ from holdfast.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from holdfast.embedded.holdfast import Holdfast
-    from holdfast.schema.catalog import Connection, IntegrationInfo, OAuthMethod
+    from holdfast.schema.catalog import Connection, IntegrationInfo
 
 KEY_BYTES = 64 * 1024
 
@@ -32,13 +32,10 @@ def login(provider: str, label: str | None, paste: bool) -> None:
 
     A remote MCP server is mcp:NAME. A key is asked for without echo, or read from standard input if that is not a
     terminal."""
-    methods: list[tuple[IntegrationInfo, OAuthMethod]] = []
-    if code := execute(on_host(lambda host: _choose_method(host, provider, methods))):
+    keyed: list[IntegrationInfo] = []
+    code = execute(on_host(lambda host: _sign_in(host, provider, label, paste, keyed)))
+    if not keyed:
         sys.exit(code)
-    if methods:
-        from holdfast.cli.sign_in import sign_in
-
-        run_on_host(lambda host: sign_in(host, *methods[0], label=label, paste=paste))
     key = _read_key(provider)  # outside the loop, where Ctrl-C ends the prompt
     if not key:
         sys.exit(fail(f"No key was given. The stored keys of {provider} are unchanged."))
@@ -69,18 +66,21 @@ def _read_key(provider: str) -> str:
         raise click.UsageError("the key on standard input is not valid UTF-8") from None
 
 
-async def _choose_method(host: Holdfast, provider: str, methods: list[tuple[IntegrationInfo, OAuthMethod]]) -> int:
-    """Adds the browser sign-in of a provider that takes no key to `methods`."""
-    from holdfast.cli.sign_in import find_integration
+async def _sign_in(host: Holdfast, provider: str, label: str | None, paste: bool, keyed: list[IntegrationInfo]) -> int:
+    """With a browser. A provider that takes a key is added to `keyed` instead."""
+    from holdfast.cli.sign_in import find_integration, sign_in
     from holdfast.schema.catalog import OAuthMethod
 
     found = find_integration((await host.integrations.list()).data, provider)
     if found is None:
         return fail(f"No provider {provider}. `holdfast auth list --all` lists the providers.")
     if _takes_key(found):
+        keyed.append(found)
         return 0
-    methods += ((found, method) for method in found.methods if isinstance(method, OAuthMethod))
-    return 0 if methods else fail(f"{provider} is connected neither by a key nor with a browser.")
+    method = next((method for method in found.methods if isinstance(method, OAuthMethod)), None)
+    if method is None:
+        return fail(f"{provider} is connected neither by a key nor with a browser.")
+    return await sign_in(host, found, method, label=label, paste=paste)
 
 
 async def _store(host: Holdfast, provider: str, key: str, label: str | None) -> int:

@@ -23,19 +23,19 @@ from holdfast.core.mcp import authorization
 from holdfast.core.mcp.authorization import ServerAuthorization, server_settings
 from holdfast.core.mcp.authorizations import McpAuthorizations
 from holdfast.core.mcp.remote_servers import integration_id
-from holdfast.core.mcp.stored_grant import StoredGrant, as_grant, as_value
+from holdfast.core.mcp.stored_credential import StoredOAuthCredential, as_credential, as_value
 from holdfast.mcp.errors import Challenge, NeedsAuthorization
+from holdfast.mcp.oauth.credential import OAuthClient, OAuthCredential
 from holdfast.mcp.oauth.errors import OAuthUnreachable
-from holdfast.mcp.oauth.grant import Client, Grant
 
 pytestmark = pytest.mark.anyio
 
-GRANT = Grant(
+CREDENTIAL = OAuthCredential(
     server_url="https://x.example/mcp",
     resource="https://x.example",
     issuer="https://issuer.example",
     token_endpoint="https://issuer.example/token",
-    client=Client("id", "registered", "client_secret_post", "client-secret", 7, "http://127.0.0.1:1/callback"),
+    client=OAuthClient("id", "registered", "client_secret_post", "client-secret", 7, "http://127.0.0.1:1/callback"),
     access="access-secret",
     refresh="refresh-secret",
     issued=1,
@@ -77,16 +77,16 @@ def of(servers: McpAuthorizations, name: str = "docs") -> ServerAuthorization:
     return found
 
 
-async def sign_in(servers: McpAuthorizations, credentials: CredentialStore) -> Grant:
+async def sign_in(servers: McpAuthorizations, credentials: CredentialStore) -> OAuthCredential:
     server = of(servers)
     begun = await server.begin({})
     assert begun.close is not None
     await browse(begun.url)
     await credentials.create(server.integration_id, await begun.finish(None))
     await begun.close()
-    grant = server.authorizer.grant()
-    assert grant is not None
-    return grant
+    credential = server.authorizer.credential()
+    assert credential is not None
+    return credential
 
 
 # -- storage -------------------------------------------------------------------------------------------------------
@@ -98,9 +98,9 @@ def test_the_integration_of_a_server_is_named_by_its_digest() -> None:
     assert integration_id("a", "bc") != integration_id("ab", "c")
 
 
-def test_a_grant_is_a_credential_with_all_of_it() -> None:
+def test_all_of_a_sign_in_is_stored() -> None:
     """MCP-115: the tokens are the credential's; the rest is beside them, and nothing is in a repr."""
-    value = as_value("mcp_1", GRANT)
+    value = as_value("mcp_1", CREDENTIAL)
     assert (value.method_id, value.access, value.refresh, value.expires) == (
         "mcp_1",
         "access-secret",
@@ -108,26 +108,28 @@ def test_a_grant_is_a_credential_with_all_of_it() -> None:
         2,
     )
     stored = msgspec.json.decode(msgspec.json.encode(value), type=OAuthValue)
-    assert as_grant(stored) == GRANT
+    assert as_credential(stored) == CREDENTIAL
     assert "access" not in (value.metadata or {})["mcp"]
-    for shown in (repr(value), repr(GRANT), str(GRANT.client)):
+    for shown in (repr(value), repr(CREDENTIAL), str(CREDENTIAL.client)):
         assert "secret" not in shown.replace("client_secret_post", "")
 
 
 @pytest.mark.parametrize("metadata", [None, {}, {"mcp": 7}, {"mcp": {"issuer": "x"}}, {"mcp": {"client": []}}])
-def test_another_credential_is_no_grant(metadata: dict[str, object] | None) -> None:
+def test_a_value_of_another_kind_is_not_used(metadata: dict[str, object] | None) -> None:
     """MCP-115."""
-    assert as_grant(OAuthValue(method_id="m", access="a", refresh="r", expires=1, metadata=metadata)) is None
+    assert as_credential(OAuthValue(method_id="m", access="a", refresh="r", expires=1, metadata=metadata)) is None
 
 
-async def test_a_stored_grant_is_replaced_and_removed_only_if_it_is_still_there(credentials: CredentialStore) -> None:
+async def test_a_credential_is_replaced_and_removed_only_if_it_is_still_there(
+    credentials: CredentialStore,
+) -> None:
     """MCP-115, MCP-116."""
-    store = StoredGrant(credentials, "mcp_1")
-    await store.save(GRANT)
+    store = StoredOAuthCredential(credentials, "mcp_1")
+    await store.save(CREDENTIAL)
     assert store.load() is None
-    await credentials.create("mcp_1", as_value("mcp_1", GRANT), "mine")
-    await store.save(GRANT.replace(access="next"))
-    await store.remove(GRANT)
+    await credentials.create("mcp_1", as_value("mcp_1", CREDENTIAL), "mine")
+    await store.save(CREDENTIAL.replace(access="next"))
+    await store.remove(CREDENTIAL)
     found = store.load()
     assert found is not None
     assert (found.access, credentials.all("mcp_1")[0].label) == ("next", "mine")
@@ -141,8 +143,8 @@ async def test_a_lock_that_is_held_too_long_is_an_error_of_its_own(
     credentials: CredentialStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MCP-116."""
-    store = StoredGrant(credentials, "mcp_1")
-    monkeypatch.setattr("holdfast.core.mcp.stored_grant.file_lock", lambda path: file_lock(path, patience=0.01))
+    store = StoredOAuthCredential(credentials, "mcp_1")
+    monkeypatch.setattr("holdfast.core.mcp.stored_credential.file_lock", lambda path: file_lock(path, patience=0.01))
     async with store.exclusive():
         with pytest.raises(OAuthUnreachable, match="locked"):
             async with store.exclusive():
@@ -173,18 +175,18 @@ async def test_a_sign_in_is_stored_and_renewed(
     await other.close()
 
 
-async def test_a_server_of_another_url_does_not_get_the_grant(
+async def test_a_server_of_another_url_does_not_get_the_credential(
     servers: McpAuthorizations, credentials: CredentialStore, world: World
 ) -> None:
     """MCP-115: its integration is another one; and even a credential in its place is not used."""
-    grant = await sign_in(servers, credentials)
+    credential = await sign_in(servers, credentials)
     servers.use({"docs": RemoteServer(url=f"{world.mcp.url}/other")})
-    assert of(servers).authorizer.grant() is None
-    await credentials.create(of(servers).integration_id, as_value("x", grant))
+    assert of(servers).authorizer.credential() is None
+    await credentials.create(of(servers).integration_id, as_value("x", credential))
     headers: dict[str, str] = {}
     await of(servers).authorizer.authorize(headers)
     assert headers == {}
-    value = as_value("x", grant)
+    value = as_value("x", credential)
     assert await of(servers).refresh(value) == value
 
 
@@ -194,13 +196,13 @@ async def test_integrations_renew_it_too(
     """MCP-100, MCP-116: a plugin that resolves the integration gets a valid token."""
     integrations = Integrations(IntegrationDraft, lambda draft: None, {}, credentials, ids, clock)
     integrations.extend(servers.configure)
-    grant = await sign_in(servers, credentials)
+    credential = await sign_in(servers, credentials)
     id = integration_id("docs", world.url)
     clock.advance(3600 * 1000)
     found = await integrations.resolve(id)
     assert isinstance(found, OAuthValue)
     assert found.access == "access-2"
-    await credentials.create(id, as_value(id, grant.replace(refresh="")))
+    await credentials.create(id, as_value(id, credential.replace(refresh="")))
     before = credentials.all(id)[0]
     found = await integrations.resolve(id)
     assert found == before.value  # without a refresh token it stays as it is
@@ -223,7 +225,7 @@ async def test_a_sign_in_that_cannot_begin_says_why(
     servers.use({})
     with pytest.raises(AuthorizationFailed, match="no remote MCP server docs"):
         await attempts.begin(integration.id, method, {})
-    value = as_value("x", GRANT)
+    value = as_value("x", CREDENTIAL)
     assert method.refresh is not None
     assert await method.refresh(value) is value
     await attempts.close()
@@ -273,7 +275,7 @@ def test_settings_of_a_server() -> None:
     oauth = OAuth(client_id="c", client_secret="s", scope="a b", callback_port=7, redirect_uri="http://localhost/x")
     found = server_settings(RemoteServer(url="https://x.example", headers={"K": "v"}, oauth=oauth))
     assert (found.scopes, found.client_id, found.callback_port, dict(found.headers)) == (("a", "b"), "c", 7, {"K": "v"})
-    assert "s" not in repr(found).removeprefix("ServerSettings").removesuffix("(ServerSettings)")
+    assert repr(found) == "ServerSettings(x.example)"
     for plain in (None, True):
         assert server_settings(RemoteServer(url="https://x.example", oauth=plain)).scopes is None
 
@@ -294,7 +296,7 @@ async def test_servers_without_oauth_are_no_integrations(servers: McpAuthorizati
 # -- waiting -------------------------------------------------------------------------------------------------------
 
 
-async def test_who_waits_is_told_of_a_grant_at_once(servers: McpAuthorizations, credentials: CredentialStore) -> None:
+async def test_who_waits_is_told_of_a_sign_in_at_once(servers: McpAuthorizations, credentials: CredentialStore) -> None:
     """MCP-120: not of another integration's, and not of the refused one."""
     refused = await sign_in(servers, credentials)
     waiting = asyncio.ensure_future(of(servers).arrival(refused))
@@ -308,7 +310,7 @@ async def test_who_waits_is_told_of_a_grant_at_once(servers: McpAuthorizations, 
     assert not credentials._listeners
 
 
-async def test_who_waits_is_told_of_a_grant_of_another_process(
+async def test_who_waits_is_told_of_a_sign_in_of_another_process(
     servers: McpAuthorizations,
     credentials: CredentialStore,
     tmp_path: Path,
@@ -323,5 +325,5 @@ async def test_who_waits_is_told_of_a_grant_of_another_process(
     await asyncio.sleep(0.02)
     elsewhere = CredentialStore(tmp_path / "credentials.json", ids, clock)
     id = integration_id("docs", world.url)
-    await elsewhere.create(id, as_value(id, GRANT.replace(server_url=world.url)))
+    await elsewhere.create(id, as_value(id, CREDENTIAL.replace(server_url=world.url)))
     assert (await waiting).access == "access-secret"

@@ -13,8 +13,8 @@ from tests.mcp.oauth.authorization_server import World, authorization_world, bro
 
 from holdfast.mcp.oauth.authorizer import OAuthAuthorizer
 from holdfast.mcp.oauth.begin import begin_sign_in
+from holdfast.mcp.oauth.credential import OAuthCredential
 from holdfast.mcp.oauth.errors import AddressRefused
-from holdfast.mcp.oauth.grant import Grant
 from holdfast.mcp.oauth.requests import OAuthRequests
 from holdfast.mcp.oauth.settings import ClientIdentity, ServerSettings
 from holdfast.mcp.oauth.sign_in import SignIn
@@ -33,22 +33,22 @@ class LoopbackOnly:
 
 class MemoryStore:
     def __init__(self) -> None:
-        self.grant: Grant | None = None
+        self.credential: OAuthCredential | None = None
         self.saved = 0
         self.lock = asyncio.Lock()
 
-    def load(self) -> Grant | None:
-        return self.grant
+    def load(self) -> OAuthCredential | None:
+        return self.credential
 
-    async def save(self, grant: Grant) -> None:
+    async def save(self, credential: OAuthCredential) -> None:
         self.saved += 1
         await asyncio.sleep(0)
-        if self.grant is not None:
-            self.grant = grant
+        if self.credential is not None:
+            self.credential = credential
 
-    async def remove(self, grant: Grant) -> None:
-        if self.grant is not None and self.grant.access == grant.access:
-            self.grant = None
+    async def remove(self, credential: OAuthCredential) -> None:
+        if self.credential is not None and self.credential.access == credential.access:
+            self.credential = None
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
@@ -71,18 +71,18 @@ class Client:
 
     async def begin(self, settings: ServerSettings | None = None, **options: object) -> SignIn:
         settings = settings or self.settings
-        options.setdefault("known", self.store.grant)
+        options.setdefault("known", self.store.credential)
         return await begin_sign_in(settings, IDENTITY, self.requests, self.clock.now, **options)  # type: ignore[arg-type]
 
-    async def sign_in(self, settings: ServerSettings | None = None) -> Grant:
+    async def sign_in(self, settings: ServerSettings | None = None) -> OAuthCredential:
         begun = await self.begin(settings)
         try:
             page = await browse(begun.url)
             assert b"received" in page.body
-            self.store.grant = await begun.finish()
+            self.store.credential = await begun.finish()
         finally:
             await begun.close()
-        return self.store.grant
+        return self.store.credential
 
 
 @pytest.fixture(autouse=True)

@@ -78,6 +78,9 @@ class Provider:
     async def load_access_token(self, token: str) -> AccessToken | None:
         return self.access.get(token)
 
+    async def exchange_identity_assertion(self, client: OAuthClientInformationFull, params: Any) -> OAuthToken:
+        raise NotImplementedError
+
     async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
         self.access.pop(token.token, None)
 

@@ -63,19 +63,19 @@ async def test_a_request_carries_the_token(world: World, client: Client) -> None
     given = {"authorization": "Bearer configured"}
     await client.authorizer.authorize(given)
     assert given == {"authorization": "Bearer access-1"}
-    client.store.grant = None
+    client.store.credential = None
     given = {"authorization": "Bearer configured"}
     await client.authorizer.authorize(given)
     assert given == {"authorization": "Bearer configured"}
 
 
-async def test_a_grant_of_another_server_is_not_sent(world: World, client: Client) -> None:
+async def test_a_credential_of_another_server_is_not_sent(world: World, client: Client) -> None:
     """MCP-115."""
-    client.store.grant = (await client.sign_in()).replace(server_url=f"{world.url}/other")
+    client.store.credential = (await client.sign_in()).replace(server_url=f"{world.url}/other")
     assert await sent(client.authorizer) == {}
     with pytest.raises(NeedsAuthorization, match="nobody"):
         await request(client)
-    assert client.store.grant is not None
+    assert client.store.credential is not None
 
 
 # -- renewal -------------------------------------------------------------------------------------------------------
@@ -90,8 +90,8 @@ async def test_a_token_is_renewed_before_its_end(world: World, client: Client, l
     assert (await sent(client.authorizer), renewals(world)) == ({"authorization": "Bearer access-1"}, 0)
     client.clock.advance(1)
     assert (await sent(client.authorizer), renewals(world)) == ({"authorization": "Bearer access-2"}, 1)
-    assert client.store.grant is not None
-    assert (client.store.grant.refresh, client.store.grant.expires) == (
+    assert client.store.credential is not None
+    assert (client.store.credential.refresh, client.store.credential.expires) == (
         "refresh-2",
         client.clock.now() + lifetime * 1000,
     )
@@ -106,8 +106,8 @@ async def test_a_refresh_token_that_does_not_rotate_stays(world: World, client: 
     for _ in range(2):
         client.clock.advance(HOUR)
         await sent(client.authorizer)
-    assert client.store.grant is not None
-    assert (client.store.grant.access, client.store.grant.refresh) == ("access-3", "refresh-1")
+    assert client.store.credential is not None
+    assert (client.store.credential.access, client.store.credential.refresh) == ("access-3", "refresh-1")
 
 
 async def test_many_requests_and_processes_renew_once(world: World, client: Client) -> None:
@@ -142,8 +142,8 @@ async def test_a_cancelled_request_does_not_lose_the_new_token(world: World, cli
         await waiting
     proceed.set()
     await client.authorizer.close()
-    assert client.store.grant is not None
-    assert client.store.grant.refresh == "refresh-2"
+    assert client.store.credential is not None
+    assert client.store.credential.refresh == "refresh-2"
 
 
 async def test_a_sign_out_during_a_renewal_is_not_undone(world: World, client: Client) -> None:
@@ -153,17 +153,17 @@ async def test_a_sign_out_during_a_renewal_is_not_undone(world: World, client: C
     answer = world.issuer.routes["/token"]
 
     def signed_out(received: Received) -> Answer:
-        client.store.grant = None
+        client.store.credential = None
         made = answer(received)
         assert isinstance(made, Answer)
         return made
 
     world.issuer.routes["/token"] = signed_out
     await sent(client.authorizer)
-    assert client.store.grant is None
+    assert client.store.credential is None
 
 
-async def test_an_outage_keeps_the_grant_and_a_valid_token(world: World, client: Client) -> None:
+async def test_an_outage_keeps_the_credential_and_a_valid_token(world: World, client: Client) -> None:
     """MCP-116: nobody has to sign in because of it, and requests do not wait for it again and again."""
     await client.sign_in()
     world.token_answer = lambda answer: Answer(503, {})
@@ -176,52 +176,52 @@ async def test_an_outage_keeps_the_grant_and_a_valid_token(world: World, client:
         await sent(client.authorizer)
     client.clock.advance(RETRY_MS)
     world.token_answer = lambda answer: answer
-    assert client.store.grant is not None
-    world.refresh["refresh-1"] = client.store.grant.client.id
+    assert client.store.credential is not None
+    world.refresh["refresh-1"] = client.store.credential.client.id
     assert (await sent(client.authorizer))["authorization"] == f"Bearer access-{world.issued}"
 
 
 @pytest.mark.parametrize("code", ["invalid_grant", "invalid_client", "unauthorized_client"])
-async def test_a_grant_that_was_withdrawn_is_removed(world: World, client: Client, code: str) -> None:
+async def test_a_credential_that_was_withdrawn_is_removed(world: World, client: Client, code: str) -> None:
     """MCP-116: whether the token was about to end, has ended, or was refused."""
-    grant = await client.sign_in()
+    credential = await client.sign_in()
     world.token_answer = lambda answer: Answer(400, {"error": code})
     for advance in (HOUR - 1000, 1000):
-        client.store.grant = grant
+        client.store.credential = credential
         client.clock.advance(advance)
         with pytest.raises(NeedsAuthorization, match="cannot be renewed"):
             await sent(client.authorizer)
-        assert client.store.grant is None
+        assert client.store.credential is None
 
 
-async def test_another_refusal_of_a_renewal_keeps_the_grant(world: World, client: Client) -> None:
+async def test_another_refusal_of_a_renewal_keeps_the_credential(world: World, client: Client) -> None:
     """MCP-116: it tells why, and a person can sign in again."""
     await client.sign_in()
     world.token_answer = lambda answer: Answer(400, {"error": "invalid_target", "error_description": "gone"})
     client.clock.advance(HOUR)
     with pytest.raises(NeedsAuthorization, match=r"invalid_target \(gone\)"):
         await sent(client.authorizer)
-    assert client.store.grant is not None
+    assert client.store.credential is not None
 
 
 async def test_a_token_without_a_refresh_token_is_used_to_its_end(world: World, client: Client) -> None:
     """MCP-116."""
-    client.store.grant = (await client.sign_in()).replace(refresh="")
+    client.store.credential = (await client.sign_in()).replace(refresh="")
     client.clock.advance(HOUR - 1000)
     assert await sent(client.authorizer) == {"authorization": "Bearer access-1"}
     client.clock.advance(1000)
     with pytest.raises(NeedsAuthorization, match="has expired"):
         await sent(client.authorizer)
-    assert client.store.grant is None
+    assert client.store.credential is None
 
 
 async def test_a_configured_secret_is_taken_from_the_configuration(world: World, client: Client) -> None:
     """MCP-107, MCP-116."""
     world.server_document["token_endpoint_auth_methods_supported"] = ["client_secret_post"]
-    grant = await client.sign_in()
+    credential = await client.sign_in()
     world.clients["client-1"]["client_secret"] = "configured"
-    configured = type(grant.client)(grant.client.id, "configured", "client_secret_post")
-    client.store.grant = grant.replace(client=configured)
+    configured = type(credential.client)(credential.client.id, "configured", "client_secret_post")
+    client.store.credential = credential.replace(client=configured)
     client.settings = ServerSettings(world.url, client_id="client-1", client_secret="configured")
     client.clock.advance(HOUR)
     assert await sent(client.another()) == {"authorization": "Bearer access-2"}
@@ -257,22 +257,22 @@ async def test_a_server_that_refuses_every_token_is_not_asked_forever(world: Wor
     assert await request(client) == 401
     with pytest.raises(NeedsAuthorization, match="does not accept"):
         await request(client)
-    assert (client.store.grant, renewals(world)) == (None, 1)
+    assert (client.store.credential, renewals(world)) == (None, 1)
 
 
 async def test_a_refused_token_that_cannot_be_renewed_is_removed(world: World, client: Client) -> None:
     """MCP-117: not if the issuer cannot be reached."""
-    grant = await client.sign_in()
+    credential = await client.sign_in()
     client.clock.advance(FRESH_MS)
     headers = await sent(client.authorizer)
     world.token_answer = lambda answer: Answer(500, {})
     with pytest.raises(OAuthUnreachable):
         await client.authorizer.on_challenge(refusal(), headers)
-    assert client.store.grant == grant
-    client.store.grant = grant.replace(refresh="")
+    assert client.store.credential == credential
+    client.store.credential = credential.replace(refresh="")
     with pytest.raises(NeedsAuthorization):
         await client.authorizer.on_challenge(refusal(), headers)
-    assert client.store.grant is None
+    assert client.store.credential is None
 
 
 async def test_missing_scopes_are_requested_at_the_next_sign_in(world: World, client: Client) -> None:
@@ -299,11 +299,11 @@ async def test_a_token_that_has_the_scopes_is_refused_for_good(
     client: Client, granted: tuple[str, ...] | None, asked: str, error: type[McpError]
 ) -> None:
     """MCP-118: what was granted counts, not what was requested."""
-    client.store.grant = (await client.sign_in()).replace(granted=granted)
+    client.store.credential = (await client.sign_in()).replace(granted=granted)
     headers = await sent(client.authorizer)
     with pytest.raises(error):
         await client.authorizer.on_challenge(refusal(403, error="insufficient_scope", scope=asked), headers)
-    assert client.store.grant is not None
+    assert client.store.credential is not None
 
 
 async def test_other_refusals_are_no_matter_of_authorization(client: Client) -> None:
@@ -315,7 +315,7 @@ async def test_other_refusals_are_no_matter_of_authorization(client: Client) -> 
 
 
 async def test_a_step_up_does_not_undo_a_renewal(world: World, client: Client) -> None:
-    """MCP-116, MCP-118: the scopes are added to the grant that is stored by then."""
+    """MCP-116, MCP-118: the scopes are added to the credential that is stored by then."""
     await client.sign_in()
     headers = await sent(client.authorizer)
     async with client.store.exclusive():
@@ -323,8 +323,8 @@ async def test_a_step_up_does_not_undo_a_renewal(world: World, client: Client) -
             client.authorizer.on_challenge(refusal(403, error="insufficient_scope", scope="w"), headers)
         )
         await asyncio.sleep(0.01)
-        assert client.store.grant is not None
-        client.store.grant = client.store.grant.replace(access="newer", refresh="newer")
+        assert client.store.credential is not None
+        client.store.credential = client.store.credential.replace(access="newer", refresh="newer")
     with pytest.raises(NeedsAuthorization):
         await waiting
-    assert (client.store.grant.refresh, client.store.grant.wanted) == ("newer", ("w",))
+    assert (client.store.credential.refresh, client.store.credential.wanted) == ("newer", ("w",))

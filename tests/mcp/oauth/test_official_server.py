@@ -54,7 +54,7 @@ async def test_a_sign_in_lasts_through_calls(official: str, clock: ManualClock, 
     begun = await begin_sign_in(settings, IDENTITY, requests, clock.now, challenge=challenge)
     assert "scope=use" in begun.url
     await browse(begun.url)
-    store.grant = first = await begun.finish()
+    store.credential = first = await begun.finish()
     await begun.close()
     assert (first.granted, first.resource, first.client.kind) == (("use",), official, "registered")
 
@@ -66,13 +66,13 @@ async def test_a_sign_in_lasts_through_calls(official: str, clock: ManualClock, 
             assert isinstance(result, ToolResult)
             assert list(result.content) == [TextContent(text="ended")]
             clock.advance(FRESH_MS)
-        assert store.grant is not None
-        assert store.grant.access != first.access
+        assert store.credential is not None
+        assert store.credential.access != first.access
         assert store.saved == 1
         await client.list_tools()
         await client.call_tool("end_all", {})
         clock.advance(FRESH_MS)
         with pytest.raises(NeedsAuthorization, match="cannot be renewed"):
             await client.list_tools()
-        assert store.grant is None
+        assert store.load() is None
     await requests.close()

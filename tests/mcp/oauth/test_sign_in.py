@@ -1,4 +1,4 @@
-"""A sign-in from the first refused request to the grant, and every response that does not belong to it."""
+"""A sign-in from the first refused request to the credential, and every response that does not belong to it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.mcp.oauth.conftest import Client
 from holdfast.mcp.oauth import callback
 from holdfast.mcp.oauth.begin import begin_sign_in
 from holdfast.mcp.oauth.callback import open_socket, pasted_parameters, read_parameters
+from holdfast.mcp.oauth.credential import NEVER
 from holdfast.mcp.oauth.errors import (
     AccessDenied,
     CallbackRefused,
@@ -26,7 +27,6 @@ from holdfast.mcp.oauth.errors import (
     TokenRefused,
     UrlRefused,
 )
-from holdfast.mcp.oauth.grant import NEVER
 from holdfast.mcp.oauth.settings import ClientIdentity, ServerSettings
 from holdfast.mcp.oauth.sign_in import SignIn
 
@@ -47,7 +47,7 @@ def response(sign_in: SignIn, world: World, **changes: str) -> str:
 
 async def test_a_person_signs_in_with_a_browser(world: World, client: Client) -> None:
     """MCP-101, MCP-110, MCP-111: from the challenge to the tokens, with PKCE, state and resource."""
-    grant = await client.sign_in()
+    credential = await client.sign_in()
 
     (asked,), (token,) = world.sign_ins, world.token_requests
     assert world.mcp.paths() == ["/mcp", "/.well-known/oauth-protected-resource/mcp"]
@@ -59,10 +59,10 @@ async def test_a_person_signs_in_with_a_browser(world: World, client: Client) ->
     assert (asked["resource"], token["resource"]) == (world.url, world.url)
     assert urlsplit(asked["redirect_uri"]).path == "/callback"
     assert len(asked["state"]) >= 32
-    assert (grant.access, grant.refresh, grant.server_url) == ("access-1", "refresh-1", world.url)
-    assert grant.expires == client.clock.now() + 3600 * 1000
-    assert grant.client.redirect_uri == asked["redirect_uri"]
-    assert "access-1" not in repr(grant) + repr(grant.client)
+    assert (credential.access, credential.refresh, credential.server_url) == ("access-1", "refresh-1", world.url)
+    assert credential.expires == client.clock.now() + 3600 * 1000
+    assert credential.client.redirect_uri == asked["redirect_uri"]
+    assert "access-1" not in repr(credential) + repr(credential.client)
 
 
 async def test_a_registered_client_is_a_native_one(world: World, client: Client) -> None:
@@ -97,9 +97,9 @@ async def test_a_registration_is_used_again_at_the_same_port(world: World, clien
 async def test_a_client_is_never_used_at_another_issuer(world: World, client: Client) -> None:
     """MCP-107: a server that names another issuer gets a new registration there."""
     first = await client.sign_in()
-    client.store.grant = first.replace(issuer="https://other.example")
+    client.store.credential = first.replace(issuer="https://other.example")
     assert (await client.sign_in()).client.id == "client-2"
-    client.store.grant = first.replace(server_url="https://other.example/mcp")
+    client.store.credential = first.replace(server_url="https://other.example/mcp")
     assert (await client.sign_in()).client.id == "client-3"
 
 
@@ -126,8 +126,8 @@ async def test_a_client_with_a_secret_authenticates_as_the_issuer_wants(
 ) -> None:
     """MCP-108: registered and configured."""
     world.server_document["token_endpoint_auth_methods_supported"] = [method]
-    grant = await client.sign_in()
-    assert (grant.client.auth_method, grant.client.secret) == (method, "secret of client-1")
+    credential = await client.sign_in()
+    assert (credential.client.auth_method, credential.client.secret) == (method, "secret of client-1")
 
     secret = "s&c:r t/ü"
     redirect = "http://127.0.0.1/callback"
@@ -230,8 +230,8 @@ async def test_scopes_are_chosen_in_order(world: World, client: Client) -> None:
 
 async def test_earlier_scopes_are_requested_again(world: World, client: Client) -> None:
     """MCP-109: also those that the server has asked for since."""
-    grant = await client.sign_in()
-    client.store.grant = grant.replace(requested=("a", "b"), wanted=("c",))
+    credential = await client.sign_in()
+    client.store.credential = credential.replace(requested=("a", "b"), wanted=("c",))
     world.challenge["scope"] = "b d"
     assert await requested(client) == "a b c d"
 
@@ -259,8 +259,8 @@ async def test_a_foreign_response_is_discarded_and_the_sign_in_waits_on(world: W
         assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert not done.done()
     assert (await browse(begun.url)).status == 200
-    grant = await done
-    assert grant.access == "access-1"
+    credential = await done
+    assert credential.access == "access-1"
     assert (await fetch(good)).status == 400  # only the first response counts
     await begun.close()
 
@@ -472,8 +472,8 @@ async def test_tokens_that_cannot_be_used(world: World, client: Client, body: ob
 async def test_the_lifetime_of_a_token(world: World, client: Client, lifetime: object, seconds: int | None) -> None:
     """MCP-114: what makes no sense is unknown."""
     world.lifetime = lifetime  # type: ignore[assignment]
-    grant = await client.sign_in()
-    assert grant.expires == (NEVER if seconds is None else client.clock.now() + seconds * 1000)
+    credential = await client.sign_in()
+    assert credential.expires == (NEVER if seconds is None else client.clock.now() + seconds * 1000)
 
 
 async def test_parameters_of_the_endpoint_stay_unless_they_are_ours(world: World, client: Client) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.credential.errors import AuthorizationFailed
 from holdfast.core.credential.integration import Authorization
 from holdfast.core.mcp.server_addresses import ServerAddresses
-from holdfast.core.mcp.stored_grant import StoredGrant, as_grant, as_value
+from holdfast.core.mcp.stored_credential import StoredOAuthCredential, as_credential, as_value
 from holdfast.mcp.oauth.authorizer import OAuthAuthorizer
 from holdfast.mcp.oauth.begin import begin_sign_in
 from holdfast.mcp.oauth.challenge import read_challenge
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.core.clock import Clock
     from holdfast.core.config.schema import RemoteServer
     from holdfast.core.credential.store import CredentialStore, OAuthValue
-    from holdfast.mcp.oauth.grant import Grant
+    from holdfast.mcp.oauth.credential import OAuthCredential
     from holdfast.mcp.oauth.sign_in import SignIn
 
 IDENTITY = ClientIdentity("Holdfast")
@@ -48,7 +48,7 @@ class ServerAuthorization:
         self._credentials = credentials
         self._clock = clock
         self._requests = OAuthRequests(ServerAddresses(server.url))
-        self._store = StoredGrant(credentials, integration_id)
+        self._store = StoredOAuthCredential(credentials, integration_id)
         self.authorizer = OAuthAuthorizer(self._settings, self._store, self._requests, clock.now)
 
     async def close(self) -> None:
@@ -64,7 +64,7 @@ class ServerAuthorization:
                 IDENTITY,
                 self._requests,
                 self._clock.now,
-                known=self.authorizer.grant(),
+                known=self.authorizer.credential(),
                 challenge=read_challenge(refused.headers) if refused is not None else None,
             )
         except OAuthError as error:
@@ -73,20 +73,22 @@ class ServerAuthorization:
 
     async def refresh(self, value: OAuthValue) -> OAuthValue:
         """Raises OAuthError. The caller holds the lock of the credential and stores the result."""
-        grant = as_grant(value)
-        if grant is None or grant.server_url != self._settings.url or not grant.refresh:
+        credential = as_credential(value)
+        if credential is None or credential.server_url != self._settings.url or not credential.refresh:
             return value
-        renewed = await renew(self._requests, grant, self._clock.now(), configured_secret=self._settings.client_secret)
+        renewed = await renew(
+            self._requests, credential, self._clock.now(), configured_secret=self._settings.client_secret
+        )
         return as_value(self.integration_id, renewed)
 
-    async def arrival(self, after: Grant | None) -> Grant:
-        """Wait for another grant than `after`: from a sign-in in this process, or in another one."""
+    async def arrival(self, after: OAuthCredential | None) -> OAuthCredential:
+        """Wait for another credential than `after`: from a sign-in in this process, or in another one."""
         changed = asyncio.Event()
         stop = self._credentials.on_change(lambda id: changed.set() if id == self.integration_id else None)
         try:
             while True:
                 changed.clear()
-                found = self.authorizer.grant()
+                found = self.authorizer.credential()
                 if found is not None and (after is None or found.access != after.access):
                     return found
                 try:

@@ -15,8 +15,8 @@ from holdfast.mcp.oauth.url import check_url
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from holdfast.mcp.oauth.credential import OAuthCredential
     from holdfast.mcp.oauth.discovery import Discovered
-    from holdfast.mcp.oauth.grant import Grant
     from holdfast.mcp.oauth.requests import OAuthRequests
     from holdfast.mcp.oauth.settings import ClientIdentity, ServerSettings
 
@@ -29,11 +29,11 @@ async def begin_sign_in(
     requests: OAuthRequests,
     now: Callable[[], int],
     *,
-    known: Grant | None = None,
+    known: OAuthCredential | None = None,
     challenge: BearerChallenge | None = None,
 ) -> SignIn:
-    """`known` is the grant of an earlier sign-in at this server; its registration and scopes are used again. Without
-    the `challenge` of a refused request the server is asked for one. Raises OAuthError."""
+    """`known` is the credential of an earlier sign-in at this server; its registration and scopes are used again.
+    Without the `challenge` of a refused request the server is asked for one. Raises OAuthError."""
     check_url(settings.url, "address of the MCP server")
     if known is not None and known.server_url != settings.url:
         known = None
@@ -59,7 +59,9 @@ async def begin_sign_in(
     return sign_in
 
 
-def _scopes(settings: ServerSettings, challenge: BearerChallenge, found: Discovered, known: Grant | None) -> Scopes:
+def _scopes(
+    settings: ServerSettings, challenge: BearerChallenge, found: Discovered, known: OAuthCredential | None
+) -> Scopes:
     """The configured scopes, else those of the challenge, else those that the resource names; and what was requested
     or asked for before, so that nothing is lost."""
     chosen = next((each for each in (settings.scopes, challenge.scopes, found.scopes) if each is not None), ())

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 
 from holdfast.mcp.errors import shown
+from holdfast.mcp.oauth.credential import AuthMethod, OAuthClient
 from holdfast.mcp.oauth.errors import ClientRequired, RegistrationFailed, ResponseRefused, oauth_failure
-from holdfast.mcp.oauth.grant import AuthMethod, Client
 from holdfast.mcp.oauth.url import same_issuer
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from holdfast.mcp.oauth.grant import Grant
+    from holdfast.mcp.oauth.credential import OAuthCredential
     from holdfast.mcp.oauth.metadata import ServerMetadata
     from holdfast.mcp.oauth.requests import OAuthRequests
     from holdfast.mcp.oauth.scope import Scopes
@@ -36,16 +36,16 @@ class _Refused(msgspec.Struct, frozen=True):
     error_description: str = ""
 
 
-def configured_client(settings: ServerSettings, server: ServerMetadata) -> Client | None:
+def configured_client(settings: ServerSettings, server: ServerMetadata) -> OAuthClient | None:
     if not settings.client_id:
         return None
     if not settings.client_secret:
         document = settings.client_id.startswith("https://")
-        return Client(settings.client_id, "document" if document else "configured")
-    return Client(settings.client_id, "configured", _secret_method(server.token_endpoint_auth_methods_supported))
+        return OAuthClient(settings.client_id, "document" if document else "configured")
+    return OAuthClient(settings.client_id, "configured", _secret_method(server.token_endpoint_auth_methods_supported))
 
 
-def reusable_client(known: Grant | None, server: ServerMetadata, now: int) -> Client | None:
+def reusable_client(known: OAuthCredential | None, server: ServerMetadata, now: int) -> OAuthClient | None:
     """The client that was registered with this authorization server before. One of another server is never used."""
     if known is None or known.client.kind != "registered" or not same_issuer(known.issuer, server.issuer):
         return None
@@ -59,10 +59,10 @@ async def obtain_client(
     identity: ClientIdentity,
     redirect_uri: str,
     scopes: Scopes | None,
-) -> Client:
+) -> OAuthClient:
     """For a server without a configured client. Raises OAuthError."""
     if identity.document_url is not None and server.client_id_metadata_document_supported:
-        return Client(identity.document_url, "document")
+        return OAuthClient(identity.document_url, "document")
     if server.registration_endpoint is None:
         raise ClientRequired(
             f"The authorization server {shown(server.issuer)} registers no clients; "
@@ -88,7 +88,7 @@ async def obtain_client(
     return _client(reply.decode(_Registered, "registration"), method, redirect_uri)
 
 
-def _client(found: _Registered, requested: AuthMethod, redirect_uri: str) -> Client:
+def _client(found: _Registered, requested: AuthMethod, redirect_uri: str) -> OAuthClient:
     secret = found.client_secret or ""
     if not 0 < len(found.client_id) <= ID_CHARACTERS or len(secret) > ID_CHARACTERS:
         raise ResponseRefused("The registration has no client id, or one that is too long")
@@ -97,7 +97,7 @@ def _client(found: _Registered, requested: AuthMethod, redirect_uri: str) -> Cli
         raise RegistrationFailed(f"The client was registered with an unknown way to authenticate: {shown(method)}")
     if method != "none" and not secret:
         raise RegistrationFailed("The client was registered without the secret that it has to authenticate with")
-    return Client(
+    return OAuthClient(
         found.client_id,
         "registered",
         method,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -22,7 +23,7 @@ class ServerSettings(msgspec.Struct, frozen=True):
     redirect_uri: str | None = None
 
     def __repr__(self) -> str:
-        return f"ServerSettings({type(self).__name__})"
+        return f"ServerSettings({urlsplit(self.url).hostname})"
 
 
 class ClientIdentity(msgspec.Struct, frozen=True):

@@ -18,8 +18,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import msgspec
 
 from holdfast.mcp.oauth.callback import pasted_parameters
+from holdfast.mcp.oauth.credential import OAuthClient, OAuthCredential
 from holdfast.mcp.oauth.errors import AccessDenied, CallbackRefused, OAuthError, oauth_failure
-from holdfast.mcp.oauth.grant import Client, Grant
 from holdfast.mcp.oauth.metadata import ServerMetadata
 from holdfast.mcp.oauth.scope import OFFLINE, Scopes
 from holdfast.mcp.oauth.tokens import client_secret, exchange, expiry
@@ -40,7 +40,7 @@ class SignInPlan(msgspec.Struct, frozen=True):
     server_url: str
     resource: str
     server: ServerMetadata
-    client: Client
+    client: OAuthClient
     configured_secret: str | None
     scopes: Scopes
     """Requested now; empty leaves the choice to the authorization server."""
@@ -50,7 +50,7 @@ class SignInPlan(msgspec.Struct, frozen=True):
 
 
 class SignIn:
-    """`url` is for the browser. `finish` waits for the response and returns the grant."""
+    """`url` is for the browser. `finish` waits for the response and returns the credential."""
 
     def __init__(self, plan: SignInPlan, redirect: Redirect, requests: OAuthRequests, now: Callable[[], int]) -> None:
         self._plan = plan
@@ -75,7 +75,7 @@ class SignIn:
         if self._redirect.listener is not None:
             await self._redirect.listener.serve(self.receive)
 
-    async def finish(self) -> Grant:
+    async def finish(self) -> OAuthCredential:
         """Raises OAuthError."""
         code = await self._code
         plan = self._plan
@@ -90,7 +90,7 @@ class SignIn:
             resource=plan.resource,
         )
         now = self._now()
-        return Grant(
+        return OAuthCredential(
             server_url=plan.server_url,
             resource=plan.resource,
             issuer=plan.server.issuer,

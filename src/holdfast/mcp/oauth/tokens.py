@@ -9,8 +9,8 @@ from urllib.parse import quote_plus
 import msgspec
 
 from holdfast.mcp.errors import shown
+from holdfast.mcp.oauth.credential import NEVER, OAuthClient, OAuthCredential
 from holdfast.mcp.oauth.errors import OAuthUnreachable, ResponseRefused, TokenRefused, oauth_failure
-from holdfast.mcp.oauth.grant import NEVER, Client, Grant
 from holdfast.mcp.oauth.scope import Scopes, parse_scope, union
 from holdfast.mcp.oauth.url import origin
 
@@ -49,7 +49,7 @@ class _Refused(msgspec.Struct, frozen=True):
 async def exchange(
     requests: OAuthRequests,
     endpoint: str,
-    client: Client,
+    client: OAuthClient,
     secret: str,
     *,
     code: str,
@@ -68,22 +68,24 @@ async def exchange(
     return await _request(requests, endpoint, client, secret, fields)
 
 
-async def renew(requests: OAuthRequests, grant: Grant, now: int, *, configured_secret: str | None = None) -> Grant:
-    """The grant with new tokens. Raises TokenRefused, with a code of FINAL if the grant is worthless, and other
-    OAuthErrors if another attempt may succeed."""
-    fields = {"grant_type": "refresh_token", "refresh_token": grant.refresh, "resource": grant.resource}
-    secret = client_secret(grant.client, configured_secret)
-    found = await _request(requests, grant.token_endpoint, grant.client, secret, fields)
-    return grant.replace(
+async def renew(
+    requests: OAuthRequests, credential: OAuthCredential, now: int, *, configured_secret: str | None = None
+) -> OAuthCredential:
+    """The credential with new tokens. Raises TokenRefused, with a code of FINAL if the refresh token is worthless, and
+    other OAuthErrors if another attempt may succeed."""
+    fields = {"grant_type": "refresh_token", "refresh_token": credential.refresh, "resource": credential.resource}
+    secret = client_secret(credential.client, configured_secret)
+    found = await _request(requests, credential.token_endpoint, credential.client, secret, fields)
+    return credential.replace(
         access=found.access,
-        refresh=found.refresh or grant.refresh,  # without a new one the old one stays valid
+        refresh=found.refresh or credential.refresh,  # without a new one the old one stays valid
         issued=now,
         expires=expiry(found, now),
-        granted=found.scopes if found.scopes is not None else grant.granted,
+        granted=found.scopes if found.scopes is not None else credential.granted,
     )
 
 
-def client_secret(client: Client, configured: str | None) -> str:
+def client_secret(client: OAuthClient, configured: str | None) -> str:
     return (configured or "") if client.kind == "configured" else client.secret
 
 
@@ -92,7 +94,7 @@ def expiry(tokens: Tokens, now: int) -> int:
 
 
 async def _request(
-    requests: OAuthRequests, endpoint: str, client: Client, secret: str, fields: dict[str, str]
+    requests: OAuthRequests, endpoint: str, client: OAuthClient, secret: str, fields: dict[str, str]
 ) -> Tokens:
     headers: dict[str, str] = {}
     fields = {**fields, "client_id": client.id}  # some servers look for it beside `client_secret_basic` too

@@ -1,4 +1,4 @@
-"""Keeps the grant of one MCP server in the credential store, as the OAuth credential of its integration."""
+"""Keeps the credential of one MCP server in the credential store, as the OAuth credential of its integration."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 
 from holdfast.core.credential.store import OAuthValue
 from holdfast.core.file_lock import file_lock
+from holdfast.mcp.oauth.credential import OAuthCredential
 from holdfast.mcp.oauth.errors import OAuthUnreachable
-from holdfast.mcp.oauth.grant import Grant
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     from holdfast.core.credential.store import Credential, CredentialStore
 
 KEY = "mcp"
-"""Of the metadata: the grant without the tokens, which are fields of the credential."""
+"""Of the metadata: everything but the tokens, which the value itself has."""
 
 
-class StoredGrant:
-    """A GrantStore."""
+class StoredOAuthCredential:
+    """An OAuthCredentialStore."""
 
     def __init__(self, credentials: CredentialStore, integration_id: str) -> None:
         self._credentials = credentials
         self._id = integration_id
 
-    def load(self) -> Grant | None:
+    def load(self) -> OAuthCredential | None:
         found = self._credential()
-        return as_grant(found.value) if found is not None and isinstance(found.value, OAuthValue) else None
+        return as_credential(found.value) if found is not None and isinstance(found.value, OAuthValue) else None
 
-    async def save(self, grant: Grant) -> None:
+    async def save(self, credential: OAuthCredential) -> None:
         if (found := self._credential()) is not None:
-            await self._credentials.update(found.id, value=as_value(self._id, grant))
+            await self._credentials.update(found.id, value=as_value(self._id, credential))
 
-    async def remove(self, grant: Grant) -> None:
+    async def remove(self, credential: OAuthCredential) -> None:
         found = self._credential()
-        if found is not None and isinstance(found.value, OAuthValue) and found.value.access == grant.access:
+        if found is not None and isinstance(found.value, OAuthValue) and found.value.access == credential.access:
             await self._credentials.remove(found.id)
 
     @asynccontextmanager
@@ -58,25 +58,25 @@ class StoredGrant:
         return next(iter(self._credentials.all(self._id)), None)
 
 
-def as_value(integration_id: str, grant: Grant) -> OAuthValue:
-    rest = msgspec.to_builtins(grant.replace(access="", refresh="", expires=0))
+def as_value(integration_id: str, credential: OAuthCredential) -> OAuthValue:
+    rest = msgspec.to_builtins(credential.replace(access="", refresh="", expires=0))
     kept = {name: value for name, value in rest.items() if name not in ("access", "refresh", "expires")}
     return OAuthValue(
         method_id=integration_id,
-        access=grant.access,
-        refresh=grant.refresh,
-        expires=grant.expires,
+        access=credential.access,
+        refresh=credential.refresh,
+        expires=credential.expires,
         metadata={KEY: kept},
     )
 
 
-def as_grant(value: OAuthValue) -> Grant | None:
-    """None for a credential that is not a grant, such as one that a plugin stored."""
+def as_credential(value: OAuthValue) -> OAuthCredential | None:
+    """None for a value of another kind, such as one that a plugin stored."""
     kept = (value.metadata or {}).get(KEY)
     if not isinstance(kept, dict):
         return None
     whole = {**kept, "access": value.access, "refresh": value.refresh, "expires": value.expires}
     try:
-        return msgspec.convert(whole, Grant)
+        return msgspec.convert(whole, OAuthCredential)
     except msgspec.ValidationError:
         return None

@@ -16,7 +16,7 @@ AHEAD_FRACTION = 10
 AuthMethod = Literal["none", "client_secret_basic", "client_secret_post"]
 
 
-class Client(msgspec.Struct, frozen=True, omit_defaults=True):
+class OAuthClient(msgspec.Struct, frozen=True, omit_defaults=True):
     """How we are known to an authorization server."""
 
     id: str
@@ -30,16 +30,16 @@ class Client(msgspec.Struct, frozen=True, omit_defaults=True):
     """The one that was registered."""
 
     def __repr__(self) -> str:
-        return f"Client({self.kind})"
+        return f"OAuthClient({self.kind})"
 
 
-class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
+class OAuthCredential(msgspec.Struct, frozen=True, omit_defaults=True):
     server_url: str
     """The MCP server for which a person signed in. The tokens are sent to no other."""
     resource: str
     issuer: str
     token_endpoint: str
-    client: Client
+    client: OAuthClient
     access: str
     issued: int
     """Milliseconds since the epoch, like `expires`."""
@@ -58,8 +58,8 @@ class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
             return False
         return now >= self.expires - min(MOST_AHEAD_MS, max(0, self.expires - self.issued) // AHEAD_FRACTION)
 
-    def replace(self, **changes: object) -> Grant:
+    def replace(self, **changes: object) -> OAuthCredential:
         return msgspec.structs.replace(self, **changes)
 
     def __repr__(self) -> str:
-        return f"Grant({self.issuer})"
+        return f"OAuthCredential({self.issuer})"
