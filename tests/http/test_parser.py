@@ -82,6 +82,13 @@ def test_a_premature_end_is_an_error(response: tuple[bytes, int, dict[str, str],
         parse(*([data] if data else []), end=True)
 
 
+def test_of_a_repeated_header_the_last_one_counts_but_every_challenge_does() -> None:
+    """MCP-101: a server may offer several ways to authenticate, each in a header of its own."""
+    fields = b"WWW-Authenticate: Basic\r\nwww-authenticate: Bearer scope=a\r\nx: 1\r\nX: 2\r\ncontent-length: 0\r\n"
+    parser, _ = parse(b"HTTP/1.1 401 No\r\n" + fields + b"\r\n")
+    assert (parser.headers["www-authenticate"], parser.headers["x"]) == ("Basic, Bearer scope=a", "2")
+
+
 def test_a_body_without_a_length_ends_with_the_connection() -> None:
     parser, body = parse(b"HTTP/1.1 200 OK\r\n\r\nhel", b"lo", end=True)
     assert (body, parser.complete, parser.reusable) == (b"hello", True, False)

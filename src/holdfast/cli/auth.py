@@ -1,4 +1,5 @@
-"""`holdfast auth`: stores keys of providers. A key is read without echo or from standard input, and never printed."""
+"""`holdfast auth`: stores keys of providers, and signs in with a browser. A key is read without echo or from standard
+input, and never printed."""
 
 from __future__ import annotations
 
@@ -12,24 +13,28 @@ from holdfast.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from holdfast.embedded.holdfast import Holdfast
-    from holdfast.schema.catalog import Connection
+    from holdfast.schema.catalog import Connection, IntegrationInfo
 
 KEY_BYTES = 64 * 1024
 
 
 @click.group("auth")
 def command() -> None:
-    """Connect to providers."""
+    """Connect to providers and MCP servers."""
 
 
 @command.command()
 @click.argument("provider")
-@click.option("--label", metavar="TEXT", help="A name for the key.")
-def login(provider: str, label: str | None) -> None:
-    """Store a key of PROVIDER. It replaces an earlier one.
+@click.option("--label", metavar="TEXT", help="A name for the key or the sign-in.")
+@click.option("--paste", is_flag=True, help="The browser is elsewhere: paste the address that it was sent to.")
+def login(provider: str, label: str | None, paste: bool) -> None:
+    """Store a key of PROVIDER, or sign in to it with a browser. This replaces an earlier key or sign-in.
 
-    The key is asked for without echo, or read from standard input if that is not a terminal."""
-    if code := execute(on_host(lambda host: _check_takes_key(host, provider))):
+    A remote MCP server is mcp:NAME. A key is asked for without echo, or read from standard input if that is not a
+    terminal."""
+    keyed: list[IntegrationInfo] = []
+    code = execute(on_host(lambda host: _sign_in(host, provider, label, paste, keyed)))
+    if not keyed:
         sys.exit(code)
     key = _read_key(provider)  # outside the loop, where Ctrl-C ends the prompt
     if not key:
@@ -48,7 +53,7 @@ def list_connections(unconnected_too: bool, as_json: bool) -> None:
 @command.command()
 @click.argument("provider")
 def logout(provider: str) -> None:
-    """Remove the stored key of PROVIDER."""
+    """Remove the stored key of PROVIDER, or its sign-in. A remote MCP server is mcp:NAME."""
     run_on_host(lambda host: _logout(host, provider))
 
 
@@ -61,16 +66,21 @@ def _read_key(provider: str) -> str:
         raise click.UsageError("the key on standard input is not valid UTF-8") from None
 
 
-async def _check_takes_key(host: Holdfast, provider: str) -> int:
-    from holdfast.schema.catalog import KeyMethod
+async def _sign_in(host: Holdfast, provider: str, label: str | None, paste: bool, keyed: list[IntegrationInfo]) -> int:
+    """With a browser. A provider that takes a key is added to `keyed` instead."""
+    from holdfast.cli.sign_in import find_integration, sign_in
+    from holdfast.schema.catalog import OAuthMethod
 
-    known = (await host.integrations.list()).data
-    found = next((integration for integration in known if integration.id == provider), None)
+    found = find_integration((await host.integrations.list()).data, provider)
     if found is None:
         return fail(f"No provider {provider}. `holdfast auth list --all` lists the providers.")
-    if not any(isinstance(method, KeyMethod) for method in found.methods):
-        return fail(f"{provider} is not connected by a key.")
-    return 0
+    if _takes_key(found):
+        keyed.append(found)
+        return 0
+    method = next((method for method in found.methods if isinstance(method, OAuthMethod)), None)
+    if method is None:
+        return fail(f"{provider} is connected neither by a key nor with a browser.")
+    return await sign_in(host, found, method, label=label, paste=paste)
 
 
 async def _store(host: Holdfast, provider: str, key: str, label: str | None) -> int:
@@ -80,12 +90,14 @@ async def _store(host: Holdfast, provider: str, key: str, label: str | None) -> 
 
 
 async def _list(host: Holdfast, unconnected_too: bool, as_json: bool) -> int:
+    from holdfast.cli.sign_in import shown_id
+
     known = (await host.integrations.list()).data
     shown = [integration for integration in known if integration.connections or unconnected_too]
     if as_json:
         print_json(shown)
     elif shown:
-        rows = ((found.id, found.name, ", ".join(map(_described, found.connections))) for found in shown)
+        rows = ((shown_id(found), found.name, _connections(found)) for found in shown)
         print_table(("PROVIDER", "NAME", "CONNECTED BY"), rows)
     else:
         click.echo("no provider is connected; `holdfast auth list --all` lists the providers", err=True)
@@ -93,25 +105,37 @@ async def _list(host: Holdfast, unconnected_too: bool, as_json: bool) -> int:
 
 
 async def _logout(host: Holdfast, provider: str) -> int:
+    from holdfast.cli.sign_in import find_integration
     from holdfast.schema.catalog import CredentialConnection, EnvConnection
 
-    found = (await host.integrations.get(provider)).data
+    found = find_integration((await host.integrations.list()).data, provider)
     connections = found.connections if found else ()
     stored = [one for one in connections if isinstance(one, CredentialConnection)]
     for credential in stored:
         await host.credentials.remove(credential.id)
     if not stored:
-        return fail(f"No key of {provider} is stored. `holdfast auth list` lists the stored keys.")
-    click.echo(f"removed the key of {provider}", err=True)
+        return fail(f"No key of {provider} is stored. `holdfast auth list` lists what is stored.")
+    click.echo(f"removed the {'key' if found is None or _takes_key(found) else 'sign-in'} of {provider}", err=True)
     for variable in connections:
         if isinstance(variable, EnvConnection):
             click.echo(f"{provider} is still connected by the environment variable {variable.name}", err=True)
     return 0
 
 
-def _described(connection: Connection) -> str:
+def _connections(integration: IntegrationInfo) -> str:
+    stored = "stored key" if _takes_key(integration) else "signed in"
+    return ", ".join(_described(connection, stored) for connection in integration.connections)
+
+
+def _described(connection: Connection, stored: str) -> str:
     from holdfast.schema.catalog import CredentialConnection
 
     if isinstance(connection, CredentialConnection):
-        return f"stored key ({connection.label})"
+        return f"{stored} ({connection.label})"
     return f"variable {connection.name}"
+
+
+def _takes_key(integration: IntegrationInfo) -> bool:
+    from holdfast.schema.catalog import KeyMethod
+
+    return any(isinstance(method, KeyMethod) for method in integration.methods)

@@ -17,7 +17,7 @@ class ResponseParser:
         self.status = 0
         """0 until the head is complete. Interim responses (1xx) are skipped."""
         self.headers: dict[str, str] = {}
-        """Names in lower case; of a repeated header the last one."""
+        """Names in lower case; of a repeated header the last one, but all challenges of `www-authenticate`."""
         self.complete = False
         self.reusable = False
         """The response is complete, and the connection may carry another request."""
@@ -72,7 +72,11 @@ class ResponseParser:
         if self._fields > HEAD_LIMIT:
             raise HeadTooLarge
         if not self.status:  # trailers are ignored
-            self.headers[name.decode("latin-1").lower()] = value.decode("utf-8", "replace")
+            self._add(name.decode("latin-1").lower(), value.decode("utf-8", "replace"))
+
+    def _add(self, name: str, value: str) -> None:
+        before = self.headers.get(name) if name == "www-authenticate" else None
+        self.headers[name] = value if before is None else f"{before}, {value}"
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()

@@ -31,6 +31,8 @@ class SignIn:
         self.codes: list[str | None] = []
         self.closed = 0
         self.error: Exception | None = None
+        self.accepted: list[str] | None = None
+        """What was pasted; None if nothing can be."""
         self.inputs: Mapping[str, str] = {}
 
     @property
@@ -39,7 +41,15 @@ class SignIn:
 
     async def authorize(self, inputs: Mapping[str, str]) -> Authorization:
         self.inputs = inputs
-        return Authorization("https://sign.in", "Go there", self.mode, self.finish, self.close)
+        accept = self.accept if self.accepted is not None else None
+        return Authorization("https://sign.in", "Go there", self.mode, self.finish, self.close, accept)
+
+    def accept(self, code: str) -> None:
+        assert self.accepted is not None
+        if code == "foreign":
+            raise AuthorizationFailed("It is not for this sign-in")
+        self.accepted.append(code)
+        self.finished.set()
 
     async def finish(self, code: str | None) -> OAuthValue:
         self.codes.append(code)
@@ -100,6 +110,21 @@ async def test_an_automatic_sign_in_stores_its_credential(
     sign.finished.set()
     assert await settled(attempts, begun.attempt_id) == AttemptStatus(status="complete", time=time)
     assert (kept.stored, sign.codes, sign.closed) == ([("p", VALUE, "work")], [None], 1)
+
+
+async def test_an_automatic_sign_in_may_take_what_was_pasted(attempts: SignInAttempts, kept: Kept) -> None:
+    """CAT-134, MCP-113: what is not its own is refused, and it goes on."""
+    sign = SignIn("auto")
+    sign.accepted = []
+    begun = await attempts.begin("p", sign.oauth, {})
+    await sign.started.wait()
+    with pytest.raises(AuthorizationFailed, match="not for this"):
+        await attempts.complete(begun.attempt_id, "foreign")
+    with pytest.raises(AuthorizationFailed, match="already"):
+        await attempts.complete(begun.attempt_id, None)
+    assert (await attempts.status(begun.attempt_id)).status == "pending"
+    await attempts.complete(begun.attempt_id, "own")
+    assert (sign.accepted, sign.codes, kept.stored) == (["own"], [None], [("p", VALUE, None)])
 
 
 async def test_a_sign_in_by_code_stays_open_until_it_has_one(attempts: SignInAttempts, kept: Kept) -> None:

@@ -62,6 +62,8 @@ class SignInAttempts:
         try:
             async with asyncio.timeout(BEGIN_SECONDS):
                 authorization = await oauth.authorize(inputs)
+        except AuthorizationFailed as error:
+            raise AuthorizationFailed(f"{integration_id}: sign-in could not begin: {error}") from None
         except Exception as error:  # noqa: BLE001 - the message may hold secrets: only the type is shown
             raise AuthorizationFailed(f"{integration_id}: sign-in could not begin ({type(error).__name__})") from None
         now = self._clock.now()
@@ -86,16 +88,21 @@ class SignInAttempts:
         return AttemptStatus(status=attempt.status, message=attempt.message, time=attempt.time)
 
     async def complete(self, id: str, code: str | None = None) -> None:
-        """Complete an attempt with a code and wait for the result; a failure is raised. Does nothing after the end."""
+        """Complete an attempt with a code and wait for the result; a failure is raised. Does nothing after the end. An
+        `auto` attempt takes a code too if it can `accept` one."""
         await self.sweep()
         attempt = self._find(id)
         if attempt.status != "pending":
             return
-        if attempt.work is not None:
+        accept = attempt.authorization.accept
+        if attempt.work is not None and (accept is None or not code):
             raise AuthorizationFailed("This sign-in is already being finished")
         if not code:
             raise CodeRequired(id)
-        attempt.work = self._start(attempt, code)
+        if attempt.work is None:
+            attempt.work = self._start(attempt, code)
+        elif accept is not None:
+            accept(code)
         await asyncio.wait([attempt.work])
         if attempt.work.cancelled():
             raise AttemptNotFound(id)  # it was cancelled or expired

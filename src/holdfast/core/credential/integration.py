@@ -22,6 +22,9 @@ class Authorization(Frozen):
     mode: Literal["auto", "code"]
     finish: Callable[[str | None], Awaitable[OAuthValue]]
     close: Callable[[], Awaitable[None]] | None = None
+    accept: Callable[[str], None] | None = None
+    """Gives an `auto` sign-in what the browser was sent, if that cannot arrive by itself. Raises AuthorizationFailed
+    for a text that does not belong to it."""
 
 
 class OAuth(Frozen):

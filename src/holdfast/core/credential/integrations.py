@@ -59,7 +59,7 @@ class Integrations:
         """A rebuild starts with `initial` and applies `configure` after all plugins. Without a store only keys from the
         environment are used."""
         self._initial = initial
-        self._configure = configure
+        self._configure = [configure]
         self._environment = environment
         self._credentials = credentials
         self._clock = clock
@@ -77,6 +77,10 @@ class Integrations:
         await self.attempts.close()
         if self._refreshing:
             await asyncio.wait(self._refreshing.values())  # a rotated token that is not stored is lost
+
+    def extend(self, configure: Callable[[IntegrationDraft], None]) -> None:
+        """Also apply this at each rebuild, after the configured providers. Nothing is built now."""
+        self._configure.append(configure)
 
     def transform(
         self, apply: Callable[[IntegrationDraft], None], scope: Scope, *, phase: Phase, owner: str = "holdfast"
@@ -159,7 +163,8 @@ class Integrations:
             own = Scope()  # never closed: the transform lives as long as the state
             with self._batches.batch():
                 made = State(self._initial, self._batches, updated=self._updated)
-                made.transform(self._configure, own, phase=Phase.CONFIG)
+                for configure in self._configure:
+                    made.transform(configure, own, phase=Phase.CONFIG)
             self._made = made
         return self._made
 
@@ -210,7 +215,8 @@ class Integrations:
             except Exception as error:  # noqa: BLE001 - the message may hold secrets: only the type is shown
                 reason = f"did not renew its authorization ({type(error).__name__}); connect again"
                 raise AuthorizationFailed(f"{credential.integration_id} {reason}") from None
-            await store.update(credential.id, value=value)
+            if value != latest.value:
+                await store.update(credential.id, value=value)
             return value
 
     def _refreshed(self, id: str, task: asyncio.Task[OAuthValue]) -> None:

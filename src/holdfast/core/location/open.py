@@ -37,6 +37,8 @@ from holdfast.core.location.settings import (
 )
 from holdfast.core.location.terminals import Terminals
 from holdfast.core.location.toolbox import BuiltinTools
+from holdfast.core.mcp.authorizations import McpAuthorizations
+from holdfast.core.mcp.remote_servers import remote_servers
 from holdfast.core.permission.authority import Authorities
 from holdfast.core.permission.permission import Permissions
 from holdfast.core.plugin.external import ExternalPlugins, external_plugins
@@ -106,6 +108,8 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         catalog = _catalog(process, config, batches, announce, boot)
         opening.push_async_callback(catalog.close)
         config.follow(lambda new: partial(catalog.reconfigure, new), scope)
+        mcp_authorizations = _mcp_authorizations(process, config, catalog, scope)
+        opening.push_async_callback(mcp_authorizations.close)
         agents.state.transform(builtin_agents(host.directories, directory), scope, phase=Phase.BUILTIN)
         agents.follow(config, host.environment, scope)
         sandbox = _sandbox(process, directory, project, config)
@@ -191,6 +195,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         callable_agents=callable_agents,
         mentions=mentions,
         catalog=catalog,
+        mcp_authorizations=mcp_authorizations,
         permissions=permissions,
         questions=questions,
         tools=tools,
@@ -290,6 +295,17 @@ def _catalog(
         announce=announce,
         boot=boot,
     )
+
+
+def _mcp_authorizations(
+    process: ProcessServices, config: LiveConfig, catalog: Catalog, scope: Scope
+) -> McpAuthorizations:
+    """Follows the configuration after the catalog, in the same batch: its integrations are rebuilt at the end."""
+    made = McpAuthorizations(process.providers.credentials, process.sessions.clock)
+    made.use(remote_servers(config.current.documents()))
+    catalog.integrations.extend(made.configure)
+    config.follow(lambda new: partial(made.use, remote_servers(new.documents())), scope)
+    return made
 
 
 def _sandbox(process: ProcessServices, directory: Path, project: Project, config: LiveConfig) -> Sandbox:

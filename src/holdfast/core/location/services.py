@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.core.lazy import Lazy
     from holdfast.core.location.location_context import LocationContext
     from holdfast.core.location.terminals import Terminals
+    from holdfast.core.mcp.authorizations import McpAuthorizations
     from holdfast.core.permission.permission import Permissions
     from holdfast.core.plugin.plugins import Plugins
     from holdfast.core.plugin.request import RequestHooks
@@ -41,6 +42,7 @@ class LocationServices(Frozen):
     commands: Commands
     mentions: Mentions
     catalog: Catalog
+    mcp_authorizations: McpAuthorizations
     permissions: Permissions
     questions: Questions
     tools: ToolRegistry
