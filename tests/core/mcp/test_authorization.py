@@ -125,10 +125,12 @@ async def test_a_credential_is_replaced_and_removed_only_if_it_is_still_there(
 ) -> None:
     """MCP-115, MCP-116."""
     store = StoredOAuthCredential(credentials, "mcp_1")
-    await store.save(CREDENTIAL)
+    following = CREDENTIAL.replace(access="next")
+    await store.replace(CREDENTIAL, following)
     assert store.load() is None
     await credentials.create("mcp_1", as_value("mcp_1", CREDENTIAL), "mine")
-    await store.save(CREDENTIAL.replace(access="next"))
+    await store.replace(CREDENTIAL, following)
+    await store.replace(CREDENTIAL, CREDENTIAL.replace(access="late"))
     await store.remove(CREDENTIAL)
     found = store.load()
     assert found is not None

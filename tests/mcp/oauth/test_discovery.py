@@ -21,6 +21,7 @@ from holdfast.mcp.oauth.errors import (
     UrlRefused,
 )
 from holdfast.mcp.oauth.requests import BODY_BYTES, OAuthRequests
+from holdfast.mcp.oauth.settings import ServerSettings
 
 pytestmark = pytest.mark.anyio
 BOMB = gzip.compress(b" " * 2**22)
@@ -50,6 +51,12 @@ async def test_the_address_of_the_challenge_comes_first(world: World, client: Cl
     await found(client)
     assert world.mcp.paths() == [f"{RESOURCE}/mcp"]
 
+    client.settings = ServerSettings(f"{world.url}/")
+    world.mcp.received.clear()
+    await found(client)
+    assert world.mcp.paths() == [f"{RESOURCE}/mcp/", f"{RESOURCE}/mcp"]
+
+    client.settings = ServerSettings(world.url)
     world.mcp.routes[RESOURCE] = world.mcp.routes.pop(f"{RESOURCE}/mcp")
     world.mcp.received.clear()
     await found(client, BearerChallenge(f"{world.mcp.url}/gone"))
@@ -66,7 +73,7 @@ async def test_a_resource_may_be_above_the_server(world: World, client: Client, 
 async def test_without_an_identifier_the_servers_url_is_the_resource(world: World, client: Client) -> None:
     """MCP-101: without its query, which may hold a key."""
     del world.resource_document["resource"]
-    client.settings = type(client.settings)(f"{world.url}?key=secret")
+    client.settings = ServerSettings(f"{world.url}?key=secret")
     assert (await found(client)).resource == world.url
 
 
@@ -163,7 +170,7 @@ async def test_the_first_usable_issuer_counts(world: World, client: Client) -> N
         ({"authorization_endpoint": "javascript:alert(document.cookie)"}, UrlRefused, "authorization endpoint"),
         ({"authorization_endpoint": "https://x.example/a\nb"}, UrlRefused, "authorization endpoint"),
         ({"authorization_endpoint": 'https://x.example/"&calc"'}, UrlRefused, "authorization endpoint"),
-        ({"authorization_endpoint": "https://x.example/" + "a" * 5000}, UrlRefused, "longer than"),
+        ({"authorization_endpoint": "https://x.example/" + "a" * 9000}, UrlRefused, "longer than"),
         ({"token_endpoint": "http://x.example/token"}, UrlRefused, "token endpoint"),
         ({"token_endpoint": "https://[bad/token"}, UrlRefused, "token endpoint"),
         ({"registration_endpoint": "ftp://x.example/"}, UrlRefused, "registration endpoint"),
