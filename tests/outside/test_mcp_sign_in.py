@@ -178,9 +178,10 @@ async def test_servers_that_want_no_sign_in_are_not_listed(world: World, servers
     assert not [found for found in known if found.id.startswith("mcp_")]
 
 
-def test_nothing_of_oauth_is_imported_before_a_sign_in(holdfast: Machine) -> None:
-    """MCP-100: a configured server costs nothing until it is used."""
-    holdfast.configure_user(mcp={"docs": {"type": "remote", "url": "https://x.example"}})
+@pytest.mark.parametrize("configured", [True, False])
+def test_nothing_of_oauth_is_imported_before_a_sign_in(holdfast: Machine, configured: bool) -> None:
+    """MCP-100: a configured server costs nothing until it is used, and nothing at all is imported without one."""
+    holdfast.configure_user(mcp={"docs": {"type": "remote", "url": "https://x.example"}} if configured else {})
     script = (
         "import asyncio, sys, holdfast\n"
         "async def main():\n"
@@ -188,9 +189,10 @@ def test_nothing_of_oauth_is_imported_before_a_sign_in(holdfast: Machine) -> Non
         "        print([found.name for found in (await hf.integrations.list()).data if found.id[:4] == 'mcp_'])\n"
         "asyncio.run(main())\n"
         "print([name for name in sys.modules if name.startswith('holdfast.mcp')])\n"
+        "print('holdfast.core.mcp' in sys.modules)\n"
     )
     holdfast.started_by = [sys.executable, "-c", script]
-    assert holdfast().out == "['docs']\n[]\n"
+    assert holdfast().out == ("['docs']\n[]\nTrue\n" if configured else "[]\n[]\nFalse\n")
 
 
 # -- the command line ----------------------------------------------------------------------------------------------
