@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.mcp.oauth.authorization_server import Answer, Received, World, authorization_world
 from tests.mcp.oauth.conftest import Client, LoopbackOnly
 
@@ -20,7 +23,8 @@ from holdfast.mcp.oauth.errors import (
     ResponseRefused,
     UrlRefused,
 )
-from holdfast.mcp.oauth.requests import BODY_BYTES, OAuthRequests
+from holdfast.mcp.oauth.metadata import ResourceMetadata, ServerMetadata, check_metadata
+from holdfast.mcp.oauth.requests import BODY_BYTES, OAuthRequests, Reply
 from holdfast.mcp.oauth.settings import ServerSettings
 
 pytestmark = pytest.mark.anyio
@@ -230,6 +234,27 @@ async def test_a_failure_is_not_taken_for_absence(world: World, client: Client) 
     world.mcp.routes[f"{RESOURCE}/mcp"] = lambda request: Answer(503, {})
     with pytest.raises(OAuthUnreachable, match="status 503"):
         await found(client)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.sampled_from([*ServerMetadata.__struct_fields__, *ResourceMetadata.__struct_fields__])
+
+
+@given(st.dictionaries(FIELDS, JSON | st.just("https://x.example"), max_size=12))
+def test_any_metadata_is_used_or_refused(document: dict[str, Any]) -> None:
+    """MCP-102, MCP-104, MCP-105: with an error that names the reason."""
+    whole = {"issuer": "https://x.example", "code_challenge_methods_supported": ["S256"], **document}
+    for given_document in (document, whole):
+        reply = Reply(200, {}, json.dumps(given_document).encode())
+        with suppress(OAuthError):
+            server = check_metadata(reply.decode(ServerMetadata, "metadata"), "https://x.example")
+            assert server.token_endpoint.startswith("https://")
+        with suppress(OAuthError):
+            reply.decode(ResourceMetadata, "metadata")
 
 
 # -- bounds --------------------------------------------------------------------------------------------------------
