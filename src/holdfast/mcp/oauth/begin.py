@@ -40,7 +40,7 @@ async def begin_sign_in(
     challenge = challenge or await _ask(settings, identity, requests)
     found = await discover(requests, settings.url, challenge)
     scopes = _scopes(settings, challenge, found, known)
-    client = configured_client(settings, found.server)
+    client = configured_client(settings, found.server, known)
     before = reusable_client(known, found.server, now()) if client is None else None
     redirect = open_redirect(settings, before.redirect_uri if before else None)
     try:
