@@ -255,6 +255,7 @@ async def test_earlier_scopes_are_requested_again(world: World, client: Client) 
     client.store.credential = credential.replace(requested=("a", "b"), wanted=("c",))
     world.challenge["scope"] = "b d"
     assert await requested(client) == "a b c d"
+    assert await requested(client, ServerSettings(world.url, scopes=("mine",))) == "mine c"
 
 
 # -- the response --------------------------------------------------------------------------------------------------
