@@ -16,11 +16,12 @@ from tests.mcp.oauth.conftest import Client
 from holdfast.mcp.oauth import callback
 from holdfast.mcp.oauth.begin import begin_sign_in
 from holdfast.mcp.oauth.callback import open_socket, pasted_parameters, read_parameters
-from holdfast.mcp.oauth.credential import NEVER
+from holdfast.mcp.oauth.credential import NEVER, OAuthClient
 from holdfast.mcp.oauth.errors import (
     AccessDenied,
     CallbackRefused,
     ClientRequired,
+    IssuerChanged,
     OAuthError,
     RegistrationFailed,
     ResponseRefused,
@@ -144,6 +145,26 @@ async def test_a_client_with_a_secret_authenticates_as_the_issuer_wants(
     assert (configured.client.kind, configured.client.secret) == ("configured", "")  # the configuration has it
 
 
+async def test_a_configured_client_stays_with_its_issuer(world: World, client: Client) -> None:
+    """MCP-107: a server that names another issuer later does not get the secret sent there."""
+    credential = await client.sign_in()
+    bound = credential.replace(
+        client=OAuthClient("mine", "configured", "client_secret_post"), issuer="https://first.example"
+    )
+    mine = ServerSettings(world.url, client_id="mine", client_secret="hush")
+    for known in (bound, bound.without_tokens()):
+        client.store.credential = known
+        with pytest.raises(IssuerChanged, match=r"known to https://first\.example, .* names another"):
+            await client.begin(mine)
+    for settings, known in [
+        (mine, bound.replace(issuer=world.issuer.url)),
+        (mine, bound.replace(client=OAuthClient("other", "configured"))),
+        (ServerSettings(world.url, client_id="new"), bound),
+    ]:
+        client.store.credential = known
+        await (await client.begin(settings)).close()
+
+
 async def test_an_address_as_client_id_is_a_document(world: World, client: Client) -> None:
     """MCP-107: configured, or Holdfast's own where the issuer supports it."""
     document = "https://client.example/holdfast.json"
@@ -234,6 +255,7 @@ async def test_earlier_scopes_are_requested_again(world: World, client: Client) 
     client.store.credential = credential.replace(requested=("a", "b"), wanted=("c",))
     world.challenge["scope"] = "b d"
     assert await requested(client) == "a b c d"
+    assert await requested(client, ServerSettings(world.url, scopes=("mine",))) == "mine c"
 
 
 # -- the response --------------------------------------------------------------------------------------------------
@@ -450,6 +472,7 @@ async def test_a_sign_in_that_is_given_up_frees_its_port(world: World, client: C
         ({"access_token": "a", "token_type": "bearer", "refresh_token": "b\n"}, "cannot be sent"),
         ({"access_token": ["a"], "token_type": "bearer"}, "cannot be read"),
         ({"token_type": "bearer"}, "cannot be read"),
+        ({"access_token": "a", "token_type": None}, "cannot be read"),
         (b"[" * 100_000, "cannot be read"),
         (b"access_token=a", "not JSON"),
         (b"x" * 300_000, "more than"),
@@ -467,13 +490,45 @@ async def test_tokens_that_cannot_be_used(world: World, client: Client, body: ob
 
 @pytest.mark.parametrize(
     ("lifetime", "seconds"),
-    [(60, 60), ("90", 90), (0, 0), (None, None), (-1, None), (1e300, None), ("soon", None), ("nan", None)],
+    [(60, 60), ("90", 90), (0, None), (None, None), (-1, None), (1e300, None), ("soon", None), ("nan", None)],
 )
 async def test_the_lifetime_of_a_token(world: World, client: Client, lifetime: object, seconds: int | None) -> None:
     """MCP-114: what makes no sense is unknown."""
     world.lifetime = lifetime  # type: ignore[assignment]
     credential = await client.sign_in()
     assert credential.expires == (NEVER if seconds is None else client.clock.now() + seconds * 1000)
+
+
+@pytest.mark.parametrize("status", [200, 400])
+async def test_an_error_of_the_token_endpoint_may_have_any_status(world: World, client: Client, status: int) -> None:
+    """MCP-114, MCP-121."""
+    world.token_answer = lambda answer: Answer(status, {"error": "bad_code", "error_description": None})
+    begun = await client.begin()
+    await browse(begun.url)
+    with pytest.raises(TokenRefused, match=f"status {status}, bad_code"):
+        await begun.finish()
+    await begun.close()
+
+
+async def test_answers_with_nothing_in_their_fields_are_read(world: World, client: Client) -> None:
+    """MCP-102, MCP-107, MCP-114: some servers send null for what they do not have."""
+    world.server_document |= {"client_id_metadata_document_supported": None, "scopes_supported": None}
+    nothing = {"client_secret": None, "client_secret_expires_at": None, "token_endpoint_auth_method": None}
+    register = world.issuer.routes["/register"]
+
+    def registered(request: Received) -> Answer:
+        answer = register(request)
+        assert isinstance(answer, Answer)
+        return Answer(201, {**answer.body, **nothing})
+
+    def without_type(answer: Answer) -> Answer:
+        del answer.body["token_type"]
+        return Answer(body={**answer.body, "refresh_token": None, "scope": None, "expires_in": None})
+
+    world.issuer.routes["/register"] = registered
+    world.token_answer = without_type
+    credential = await client.sign_in()
+    assert (credential.access, credential.refresh, credential.expires) == ("access-1", "", NEVER)
 
 
 async def test_parameters_of_the_endpoint_stay_unless_they_are_ours(world: World, client: Client) -> None:
