@@ -17,7 +17,7 @@ import pytest
 from tests.cli.conftest import Machine, Ran, rows
 from tests.mcp.oauth.authorization_server import World as Servers
 from tests.mcp.oauth.authorization_server import authorization_world, browse, fetch
-from tests.outside.world import World
+from tests.outside.world import World, ask
 
 from holdfast import Holdfast
 from holdfast.schema.catalog import Attempt, AttemptStatus, CredentialConnection, OAuthMethod
@@ -178,9 +178,32 @@ async def test_servers_that_want_no_sign_in_are_not_listed(world: World, servers
     assert not [found for found in known if found.id.startswith("mcp_")]
 
 
-def test_nothing_of_oauth_is_imported_before_a_sign_in(holdfast: Machine) -> None:
-    """MCP-100: a configured server costs nothing until it is used."""
-    holdfast.configure_user(mcp={"docs": {"type": "remote", "url": "https://x.example"}})
+async def test_a_server_that_is_added_or_moved_is_another_integration(world: World, servers: Servers) -> None:
+    """MCP-100, MCP-115, CAT-192: from the next turn on. A sign-in stays, and counts again when the server is back."""
+    world.configure()
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+
+        async def listed(url: str | None) -> dict[str, bool]:
+            world.configure(**({"mcp": {"docs": {"type": "remote", "url": url}}} if url else {}))
+            await ask(hf, session, "hello")
+            known = (await hf.integrations.list()).data
+            return {found.id: bool(found.connections) for found in known if found.id.startswith("mcp_")}
+
+        assert await listed(servers.url) == {id_of("docs", servers.url): False}
+        attempt = await begin(hf, servers)
+        await browse(attempt.url)
+        assert (await ended(hf, attempt)).status == "complete"
+        moved = f"{servers.mcp.url}/moved"
+        assert await listed(moved) == {id_of("docs", moved): False}
+        assert await listed(None) == {}
+        assert await listed(servers.url) == {id_of("docs", servers.url): True}
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_nothing_of_oauth_is_imported_before_a_sign_in(holdfast: Machine, configured: bool) -> None:
+    """MCP-100: a configured server costs nothing until it is used, and nothing at all is imported without one."""
+    holdfast.configure_user(mcp={"docs": {"type": "remote", "url": "https://x.example"}} if configured else {})
     script = (
         "import asyncio, sys, holdfast\n"
         "async def main():\n"
@@ -188,9 +211,10 @@ def test_nothing_of_oauth_is_imported_before_a_sign_in(holdfast: Machine) -> Non
         "        print([found.name for found in (await hf.integrations.list()).data if found.id[:4] == 'mcp_'])\n"
         "asyncio.run(main())\n"
         "print([name for name in sys.modules if name.startswith('holdfast.mcp')])\n"
+        "print('holdfast.core.mcp' in sys.modules)\n"
     )
     holdfast.started_by = [sys.executable, "-c", script]
-    assert holdfast().out == "['docs']\n[]\n"
+    assert holdfast().out == ("['docs']\n[]\nTrue\n" if configured else "[]\n[]\nFalse\n")
 
 
 # -- the command line ----------------------------------------------------------------------------------------------

@@ -46,6 +46,17 @@ CREDENTIAL = OAuthCredential(
 )
 
 
+class Servers(McpAuthorizations):
+    """Of servers that the test changes."""
+
+    def __init__(self, credentials: CredentialStore, clock: ManualClock) -> None:
+        self._configured: dict[str, RemoteServer] = {}
+        super().__init__(lambda: self._configured, credentials, clock)
+
+    def use(self, servers: dict[str, RemoteServer]) -> None:
+        self._configured = servers
+
+
 @pytest.fixture(autouse=True)
 def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "all_proxy", "HTTP_PROXY", "ALL_PROXY"):
@@ -64,8 +75,8 @@ async def world() -> AsyncIterator[World]:
 
 
 @pytest.fixture
-async def servers(credentials: CredentialStore, clock: ManualClock, world: World) -> AsyncIterator[McpAuthorizations]:
-    servers = McpAuthorizations(credentials, clock)
+async def servers(credentials: CredentialStore, clock: ManualClock, world: World) -> AsyncIterator[Servers]:
+    servers = Servers(credentials, clock)
     servers.use({"docs": RemoteServer(url=world.url)})
     yield servers
     await servers.close()
@@ -77,7 +88,7 @@ def of(servers: McpAuthorizations, name: str = "docs") -> ServerAuthorization:
     return found
 
 
-async def sign_in(servers: McpAuthorizations, credentials: CredentialStore) -> OAuthCredential:
+async def sign_in(servers: Servers, credentials: CredentialStore) -> OAuthCredential:
     server = of(servers)
     begun = await server.begin({})
     assert begun.close is not None
@@ -125,10 +136,12 @@ async def test_a_credential_is_replaced_and_removed_only_if_it_is_still_there(
 ) -> None:
     """MCP-115, MCP-116."""
     store = StoredOAuthCredential(credentials, "mcp_1")
-    await store.save(CREDENTIAL)
+    following = CREDENTIAL.replace(access="next")
+    await store.replace(CREDENTIAL, following)
     assert store.load() is None
     await credentials.create("mcp_1", as_value("mcp_1", CREDENTIAL), "mine")
-    await store.save(CREDENTIAL.replace(access="next"))
+    await store.replace(CREDENTIAL, following)
+    await store.replace(CREDENTIAL, CREDENTIAL.replace(access="late"))
     await store.remove(CREDENTIAL)
     found = store.load()
     assert found is not None
@@ -157,12 +170,12 @@ async def test_a_lock_that_is_held_too_long_is_an_error_of_its_own(
 
 
 async def test_a_sign_in_is_stored_and_renewed(
-    servers: McpAuthorizations, credentials: CredentialStore, clock: ManualClock, world: World
+    servers: Servers, credentials: CredentialStore, clock: ManualClock, world: World
 ) -> None:
     """MCP-115, MCP-116: in the store, by the authorizer of any Location."""
     await sign_in(servers, credentials)
     clock.advance(3600 * 1000)
-    other = McpAuthorizations(credentials, clock)
+    other = Servers(credentials, clock)
     other.use({"docs": RemoteServer(url=world.url)})
     headers: list[dict[str, str]] = [{} for _ in range(6)]
     both = (of(servers).authorizer, of(other).authorizer)
@@ -176,7 +189,7 @@ async def test_a_sign_in_is_stored_and_renewed(
 
 
 async def test_a_server_of_another_url_does_not_get_the_credential(
-    servers: McpAuthorizations, credentials: CredentialStore, world: World
+    servers: Servers, credentials: CredentialStore, world: World
 ) -> None:
     """MCP-115: its integration is another one; and even a credential in its place is not used."""
     credential = await sign_in(servers, credentials)
@@ -191,7 +204,7 @@ async def test_a_server_of_another_url_does_not_get_the_credential(
 
 
 async def test_integrations_renew_it_too(
-    servers: McpAuthorizations, credentials: CredentialStore, clock: ManualClock, ids: Ids, world: World
+    servers: Servers, credentials: CredentialStore, clock: ManualClock, ids: Ids, world: World
 ) -> None:
     """MCP-100, MCP-116: a plugin that resolves the integration gets a valid token."""
     integrations = Integrations(IntegrationDraft, lambda draft: None, {}, credentials, ids, clock)
@@ -210,7 +223,7 @@ async def test_integrations_renew_it_too(
 
 
 async def test_a_sign_in_that_cannot_begin_says_why(
-    servers: McpAuthorizations, credentials: CredentialStore, ids: Ids, clock: ManualClock, world: World
+    servers: Servers, credentials: CredentialStore, ids: Ids, clock: ManualClock, world: World
 ) -> None:
     """MCP-121, CAT-134."""
     world.server_document["issuer"] = "https://evil.example"
@@ -231,9 +244,7 @@ async def test_a_sign_in_that_cannot_begin_says_why(
     await attempts.close()
 
 
-async def test_a_challenge_of_a_refused_request_is_used_for_the_sign_in(
-    servers: McpAuthorizations, world: World
-) -> None:
+async def test_a_challenge_of_a_refused_request_is_used_for_the_sign_in(servers: Servers, world: World) -> None:
     """MCP-101, MCP-109: the server is not asked again."""
     server = of(servers)
     header = f'Bearer resource_metadata="{world.challenge["resource_metadata"]}", scope="special"'
@@ -246,7 +257,7 @@ async def test_a_challenge_of_a_refused_request_is_used_for_the_sign_in(
     await begun.close()
 
 
-async def test_a_sign_in_by_pasting(servers: McpAuthorizations, world: World) -> None:
+async def test_a_sign_in_by_pasting(servers: Servers, world: World) -> None:
     """MCP-111, MCP-113: mode `code` if nothing can listen."""
     servers.use({"docs": RemoteServer(url=world.url, oauth=OAuth(redirect_uri="https://tunnel.example/cb"))})
     begun = await of(servers).begin({})
@@ -259,7 +270,7 @@ async def test_a_sign_in_by_pasting(servers: McpAuthorizations, world: World) ->
     await begun.close()
 
 
-async def test_a_failed_sign_in_is_told_in_one_line(servers: McpAuthorizations, world: World) -> None:
+async def test_a_failed_sign_in_is_told_in_one_line(servers: Servers, world: World) -> None:
     """MCP-121."""
     world.token_answer = lambda answer: Answer(400, {"error": "invalid_grant", "error_description": "too\nlate"})
     begun = await of(servers).begin({})
@@ -280,7 +291,7 @@ def test_settings_of_a_server() -> None:
         assert server_settings(RemoteServer(url="https://x.example", oauth=plain)).scopes is None
 
 
-async def test_servers_without_oauth_are_no_integrations(servers: McpAuthorizations, world: World) -> None:
+async def test_servers_without_oauth_are_no_integrations(servers: Servers, world: World) -> None:
     """MCP-100."""
     servers.use({"off": RemoteServer(url=world.url, oauth=False), "on": RemoteServer(url=world.url, disabled=True)})
     draft = IntegrationDraft()
@@ -296,7 +307,7 @@ async def test_servers_without_oauth_are_no_integrations(servers: McpAuthorizati
 # -- waiting -------------------------------------------------------------------------------------------------------
 
 
-async def test_who_waits_is_told_of_a_sign_in_at_once(servers: McpAuthorizations, credentials: CredentialStore) -> None:
+async def test_who_waits_is_told_of_a_sign_in_at_once(servers: Servers, credentials: CredentialStore) -> None:
     """MCP-120: not of another integration's, and not of the refused one."""
     refused = await sign_in(servers, credentials)
     waiting = asyncio.ensure_future(of(servers).arrival(refused))
@@ -311,7 +322,7 @@ async def test_who_waits_is_told_of_a_sign_in_at_once(servers: McpAuthorizations
 
 
 async def test_who_waits_is_told_of_a_sign_in_of_another_process(
-    servers: McpAuthorizations,
+    servers: Servers,
     credentials: CredentialStore,
     tmp_path: Path,
     ids: Ids,

@@ -40,11 +40,11 @@ class MemoryStore:
     def load(self) -> OAuthCredential | None:
         return self.credential
 
-    async def save(self, credential: OAuthCredential) -> None:
+    async def replace(self, old: OAuthCredential, new: OAuthCredential) -> None:
         self.saved += 1
         await asyncio.sleep(0)
-        if self.credential is not None:
-            self.credential = credential
+        if self.credential is not None and self.credential.access == old.access:
+            self.credential = new
 
     async def remove(self, credential: OAuthCredential) -> None:
         if self.credential is not None and self.credential.access == credential.access:

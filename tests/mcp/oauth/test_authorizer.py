@@ -163,6 +163,23 @@ async def test_a_sign_out_during_a_renewal_is_not_undone(world: World, client: C
     assert client.store.credential is None
 
 
+async def test_a_sign_in_during_a_renewal_is_not_overwritten(world: World, client: Client) -> None:
+    """MCP-116: the tokens of the person who signed in later count."""
+    before = await client.sign_in()
+    client.clock.advance(HOUR)
+    answer = world.issuer.routes["/token"]
+
+    def signed_in(received: Received) -> Answer:
+        client.store.credential = before.replace(access="of the sign-in", expires=client.clock.now() + HOUR)
+        made = answer(received)
+        assert isinstance(made, Answer)
+        return made
+
+    world.issuer.routes["/token"] = signed_in
+    await sent(client.authorizer)
+    assert await sent(client.authorizer) == {"authorization": "Bearer of the sign-in"}
+
+
 async def test_an_outage_keeps_the_credential_and_a_valid_token(world: World, client: Client) -> None:
     """MCP-116: nobody has to sign in because of it, and requests do not wait for it again and again."""
     await client.sign_in()

@@ -108,6 +108,14 @@ def test_addresses_that_are_allowed(url: str) -> None:
     assert check_url(url, "address") == url
 
 
+def test_a_refused_address_is_shown_without_what_may_be_a_key() -> None:
+    """MCP-115, MCP-121."""
+    for url in ("http://x.example/secret?key=secret", "javascript:secret", "ftp://x.example/secret"):
+        with pytest.raises(UrlRefused) as raised:
+            check_url(url, "address")
+        assert "secret" not in str(raised.value)
+
+
 def test_a_server_is_identified_without_its_secrets() -> None:
     """MCP-101."""
     assert canonical("HTTPS://X.Example:443/?key=1#f") == "https://x.example"

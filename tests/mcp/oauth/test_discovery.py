@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.mcp.oauth.authorization_server import Answer, Received, World, authorization_world
 from tests.mcp.oauth.conftest import Client, LoopbackOnly
 
@@ -20,7 +23,9 @@ from holdfast.mcp.oauth.errors import (
     ResponseRefused,
     UrlRefused,
 )
-from holdfast.mcp.oauth.requests import BODY_BYTES, OAuthRequests
+from holdfast.mcp.oauth.metadata import ResourceMetadata, ServerMetadata, check_metadata
+from holdfast.mcp.oauth.requests import BODY_BYTES, OAuthRequests, Reply
+from holdfast.mcp.oauth.settings import ServerSettings
 
 pytestmark = pytest.mark.anyio
 BOMB = gzip.compress(b" " * 2**22)
@@ -50,6 +55,12 @@ async def test_the_address_of_the_challenge_comes_first(world: World, client: Cl
     await found(client)
     assert world.mcp.paths() == [f"{RESOURCE}/mcp"]
 
+    client.settings = ServerSettings(f"{world.url}/")
+    world.mcp.received.clear()
+    await found(client)
+    assert world.mcp.paths() == [f"{RESOURCE}/mcp/", f"{RESOURCE}/mcp"]
+
+    client.settings = ServerSettings(world.url)
     world.mcp.routes[RESOURCE] = world.mcp.routes.pop(f"{RESOURCE}/mcp")
     world.mcp.received.clear()
     await found(client, BearerChallenge(f"{world.mcp.url}/gone"))
@@ -66,7 +77,7 @@ async def test_a_resource_may_be_above_the_server(world: World, client: Client, 
 async def test_without_an_identifier_the_servers_url_is_the_resource(world: World, client: Client) -> None:
     """MCP-101: without its query, which may hold a key."""
     del world.resource_document["resource"]
-    client.settings = type(client.settings)(f"{world.url}?key=secret")
+    client.settings = ServerSettings(f"{world.url}?key=secret")
     assert (await found(client)).resource == world.url
 
 
@@ -163,7 +174,7 @@ async def test_the_first_usable_issuer_counts(world: World, client: Client) -> N
         ({"authorization_endpoint": "javascript:alert(document.cookie)"}, UrlRefused, "authorization endpoint"),
         ({"authorization_endpoint": "https://x.example/a\nb"}, UrlRefused, "authorization endpoint"),
         ({"authorization_endpoint": 'https://x.example/"&calc"'}, UrlRefused, "authorization endpoint"),
-        ({"authorization_endpoint": "https://x.example/" + "a" * 5000}, UrlRefused, "longer than"),
+        ({"authorization_endpoint": "https://x.example/" + "a" * 9000}, UrlRefused, "longer than"),
         ({"token_endpoint": "http://x.example/token"}, UrlRefused, "token endpoint"),
         ({"token_endpoint": "https://[bad/token"}, UrlRefused, "token endpoint"),
         ({"registration_endpoint": "ftp://x.example/"}, UrlRefused, "registration endpoint"),
@@ -223,6 +234,27 @@ async def test_a_failure_is_not_taken_for_absence(world: World, client: Client) 
     world.mcp.routes[f"{RESOURCE}/mcp"] = lambda request: Answer(503, {})
     with pytest.raises(OAuthUnreachable, match="status 503"):
         await found(client)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.sampled_from([*ServerMetadata.__struct_fields__, *ResourceMetadata.__struct_fields__])
+
+
+@given(st.dictionaries(FIELDS, JSON | st.just("https://x.example"), max_size=12))
+def test_any_metadata_is_used_or_refused(document: dict[str, Any]) -> None:
+    """MCP-102, MCP-104, MCP-105: with an error that names the reason."""
+    whole = {"issuer": "https://x.example", "code_challenge_methods_supported": ["S256"], **document}
+    for given_document in (document, whole):
+        reply = Reply(200, {}, json.dumps(given_document).encode())
+        with suppress(OAuthError):
+            server = check_metadata(reply.decode(ServerMetadata, "metadata"), "https://x.example")
+            assert server.token_endpoint.startswith("https://")
+        with suppress(OAuthError):
+            reply.decode(ResourceMetadata, "metadata")
 
 
 # -- bounds --------------------------------------------------------------------------------------------------------

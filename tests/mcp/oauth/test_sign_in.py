@@ -450,6 +450,7 @@ async def test_a_sign_in_that_is_given_up_frees_its_port(world: World, client: C
         ({"access_token": "a", "token_type": "bearer", "refresh_token": "b\n"}, "cannot be sent"),
         ({"access_token": ["a"], "token_type": "bearer"}, "cannot be read"),
         ({"token_type": "bearer"}, "cannot be read"),
+        ({"access_token": "a", "token_type": None}, "cannot be read"),
         (b"[" * 100_000, "cannot be read"),
         (b"access_token=a", "not JSON"),
         (b"x" * 300_000, "more than"),
@@ -467,13 +468,45 @@ async def test_tokens_that_cannot_be_used(world: World, client: Client, body: ob
 
 @pytest.mark.parametrize(
     ("lifetime", "seconds"),
-    [(60, 60), ("90", 90), (0, 0), (None, None), (-1, None), (1e300, None), ("soon", None), ("nan", None)],
+    [(60, 60), ("90", 90), (0, None), (None, None), (-1, None), (1e300, None), ("soon", None), ("nan", None)],
 )
 async def test_the_lifetime_of_a_token(world: World, client: Client, lifetime: object, seconds: int | None) -> None:
     """MCP-114: what makes no sense is unknown."""
     world.lifetime = lifetime  # type: ignore[assignment]
     credential = await client.sign_in()
     assert credential.expires == (NEVER if seconds is None else client.clock.now() + seconds * 1000)
+
+
+@pytest.mark.parametrize("status", [200, 400])
+async def test_an_error_of_the_token_endpoint_may_have_any_status(world: World, client: Client, status: int) -> None:
+    """MCP-114, MCP-121."""
+    world.token_answer = lambda answer: Answer(status, {"error": "bad_code", "error_description": None})
+    begun = await client.begin()
+    await browse(begun.url)
+    with pytest.raises(TokenRefused, match=f"status {status}, bad_code"):
+        await begun.finish()
+    await begun.close()
+
+
+async def test_answers_with_nothing_in_their_fields_are_read(world: World, client: Client) -> None:
+    """MCP-102, MCP-107, MCP-114: some servers send null for what they do not have."""
+    world.server_document |= {"client_id_metadata_document_supported": None, "scopes_supported": None}
+    nothing = {"client_secret": None, "client_secret_expires_at": None, "token_endpoint_auth_method": None}
+    register = world.issuer.routes["/register"]
+
+    def registered(request: Received) -> Answer:
+        answer = register(request)
+        assert isinstance(answer, Answer)
+        return Answer(201, {**answer.body, **nothing})
+
+    def without_type(answer: Answer) -> Answer:
+        del answer.body["token_type"]
+        return Answer(body={**answer.body, "refresh_token": None, "scope": None, "expires_in": None})
+
+    world.issuer.routes["/register"] = registered
+    world.token_answer = without_type
+    credential = await client.sign_in()
+    assert (credential.access, credential.refresh, credential.expires) == ("access-1", "", NEVER)
 
 
 async def test_parameters_of_the_endpoint_stay_unless_they_are_ours(world: World, client: Client) -> None:

@@ -37,8 +37,6 @@ from holdfast.core.location.settings import (
 )
 from holdfast.core.location.terminals import Terminals
 from holdfast.core.location.toolbox import BuiltinTools
-from holdfast.core.mcp.authorizations import McpAuthorizations
-from holdfast.core.mcp.remote_servers import remote_servers
 from holdfast.core.permission.authority import Authorities
 from holdfast.core.permission.permission import Permissions
 from holdfast.core.plugin.external import ExternalPlugins, external_plugins
@@ -71,7 +69,9 @@ if TYPE_CHECKING:
 
     from holdfast.core.config.config import Config
     from holdfast.core.config.trust import Trust
+    from holdfast.core.credential.integration import IntegrationDraft
     from holdfast.core.location.process_services import ProcessServices
+    from holdfast.core.mcp.authorizations import McpAuthorizations
     from holdfast.core.project.copies import ProjectCopies
     from holdfast.core.project.project import Project
     from holdfast.core.pty.ptys import Ptys
@@ -108,8 +108,8 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         catalog = _catalog(process, config, batches, announce, boot)
         opening.push_async_callback(catalog.close)
         config.follow(lambda new: partial(catalog.reconfigure, new), scope)
-        mcp_authorizations = _mcp_authorizations(process, config, catalog, scope)
-        opening.push_async_callback(mcp_authorizations.close)
+        mcp_authorizations = _mcp_authorizations(process, config, catalog)
+        opening.push_async_callback(_close_made, mcp_authorizations)
         agents.state.transform(builtin_agents(host.directories, directory), scope, phase=Phase.BUILTIN)
         agents.follow(config, host.environment, scope)
         sandbox = _sandbox(process, directory, project, config)
@@ -297,15 +297,30 @@ def _catalog(
     )
 
 
-def _mcp_authorizations(
-    process: ProcessServices, config: LiveConfig, catalog: Catalog, scope: Scope
-) -> McpAuthorizations:
-    """Follows the configuration after the catalog, in the same batch: its integrations are rebuilt at the end."""
-    made = McpAuthorizations(process.providers.credentials, process.sessions.clock)
-    made.use(remote_servers(config.current.documents()))
-    catalog.integrations.extend(made.configure)
-    config.follow(lambda new: partial(made.use, remote_servers(new.documents())), scope)
+def _mcp_authorizations(process: ProcessServices, config: LiveConfig, catalog: Catalog) -> Lazy[McpAuthorizations]:
+    """Nothing of MCP is imported while no server is configured. The catalog rebuilds its integrations after each reload
+    of the configuration, and these are part of them."""
+
+    def make() -> McpAuthorizations:
+        from holdfast.core.mcp.authorizations import McpAuthorizations
+        from holdfast.core.mcp.remote_servers import remote_servers
+
+        servers = remembered(config, lambda current: remote_servers(current.documents()))
+        return McpAuthorizations(servers, process.providers.credentials, process.sessions.clock)
+
+    made = Lazy(make)
+
+    def configure(draft: IntegrationDraft) -> None:
+        if any(document.data.get("mcp", {}).get("servers") for document in config.current.documents()):
+            made().configure(draft)
+
+    catalog.integrations.extend(configure)
     return made
+
+
+async def _close_made(part: Lazy[McpAuthorizations]) -> None:
+    if part.made is not None:
+        await part.made.close()
 
 
 def _sandbox(process: ProcessServices, directory: Path, project: Project, config: LiveConfig) -> Sandbox:

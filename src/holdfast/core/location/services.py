@@ -42,7 +42,7 @@ class LocationServices(Frozen):
     commands: Commands
     mentions: Mentions
     catalog: Catalog
-    mcp_authorizations: McpAuthorizations
+    mcp_authorizations: Lazy[McpAuthorizations]
     permissions: Permissions
     questions: Questions
     tools: ToolRegistry

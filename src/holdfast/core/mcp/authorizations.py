@@ -13,7 +13,7 @@ from holdfast.core.mcp.remote_servers import integration_id
 from holdfast.schema.catalog import OAuthMethod
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from holdfast.core.clock import Clock
     from holdfast.core.config.schema import RemoteServer
@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 
 
 class McpAuthorizations:
-    def __init__(self, credentials: CredentialStore, clock: Clock) -> None:
+    def __init__(
+        self, servers: Callable[[], Mapping[str, RemoteServer]], credentials: CredentialStore, clock: Clock
+    ) -> None:
+        """`servers` are those that there are now, by name. When they change, the integrations have to be reloaded."""
+        self._servers = servers
         self._credentials = credentials
         self._clock = clock
-        self._servers: dict[str, RemoteServer] = {}
         self._made: dict[str, tuple[RemoteServer, ServerAuthorization]] = {}
         self._replaced: list[ServerAuthorization] = []
         """Of servers whose configuration has changed. A renewal of theirs may still run."""
@@ -34,21 +37,19 @@ class McpAuthorizations:
         for made in (*self._replaced, *(made for _, made in self._made.values())):
             await made.close()
 
-    def use(self, servers: Mapping[str, RemoteServer]) -> None:
-        """From now on these are the servers, by name. The integrations have to be reloaded."""
-        self._servers = {name: server for name, server in servers.items() if server.oauth is not False}
-
     def configure(self, draft: IntegrationDraft) -> None:
         """Add an integration for each server."""
-        for name, server in self._servers.items():
+        for name, server in self._servers().items():
+            if server.oauth is False:
+                continue
             id = integration_id(name, server.url)
             method = OAuthMethod(id=id, label="Sign in with a browser")
             draft.add(id, OAuth(method, partial(self._begin, name), partial(self._refresh, name)), name)
 
     def of(self, name: str) -> ServerAuthorization | None:
         """None if the server is not remote, or uses no OAuth."""
-        server = self._servers.get(name)
-        if server is None:
+        server = self._servers().get(name)
+        if server is None or server.oauth is False:
             return None
         known = self._made.get(name)
         if known is not None:

@@ -32,13 +32,12 @@ class StoredOAuthCredential:
         found = self._credential()
         return as_credential(found.value) if found is not None and isinstance(found.value, OAuthValue) else None
 
-    async def save(self, credential: OAuthCredential) -> None:
-        if (found := self._credential()) is not None:
-            await self._credentials.update(found.id, value=as_value(self._id, credential))
+    async def replace(self, old: OAuthCredential, new: OAuthCredential) -> None:
+        if (found := self._holding(old)) is not None:  # a later sign-in has another id
+            await self._credentials.update(found.id, value=as_value(self._id, new))
 
     async def remove(self, credential: OAuthCredential) -> None:
-        found = self._credential()
-        if found is not None and isinstance(found.value, OAuthValue) and found.value.access == credential.access:
+        if (found := self._holding(credential)) is not None:
             await self._credentials.remove(found.id)
 
     @asynccontextmanager
@@ -53,6 +52,11 @@ class StoredOAuthCredential:
             yield
         finally:
             await lock.__aexit__(None, None, None)
+
+    def _holding(self, credential: OAuthCredential) -> Credential | None:
+        found = self._credential()
+        held = found is not None and isinstance(found.value, OAuthValue) and found.value.access == credential.access
+        return found if held else None
 
     def _credential(self) -> Credential | None:
         return next(iter(self._credentials.all(self._id)), None)

@@ -36,11 +36,11 @@ class OAuthCredentialStore(Protocol):
 
     def load(self) -> OAuthCredential | None: ...
 
-    async def save(self, credential: OAuthCredential) -> None:
-        """Replace the stored credential. Does nothing if there is none any more."""
+    async def replace(self, old: OAuthCredential, new: OAuthCredential) -> None:
+        """Store the new one, unless the old one was removed or replaced: a person may sign in or out at any time."""
 
     async def remove(self, credential: OAuthCredential) -> None:
-        """Remove this credential, unless another one is stored by now."""
+        """Remove this one, unless another one is stored by now."""
 
     def exclusive(self) -> AbstractAsyncContextManager[None]:
         """Held by one renewal at a time, of all processes."""
@@ -104,7 +104,7 @@ class OAuthAuthorizer:
             raise ScopeRefused("The MCP server refuses the token although it has every scope that the server names")
         async with self._store.exclusive():  # a credential that is renewed meanwhile is not overwritten
             if (latest := self.credential()) is not None:
-                await self._store.save(latest.replace(wanted=union(latest.wanted, asked)))
+                await self._store.replace(latest, latest.replace(wanted=union(latest.wanted, asked)))
         raise self._needed("the request needs more rights than were granted")
 
     async def _current(self, credential: OAuthCredential) -> OAuthCredential:
@@ -160,7 +160,7 @@ class OAuthAuthorizer:
                     raise
                 await self._store.remove(latest)
                 return None
-            await self._store.save(renewed)
+            await self._store.replace(latest, renewed)
             return renewed
 
     def _ended(self, task: asyncio.Task[OAuthCredential | None]) -> None:

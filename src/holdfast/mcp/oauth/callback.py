@@ -40,7 +40,7 @@ class CallbackListener:
         self._hosts = {*hosts, f"{HOST}:{self.port}", f"localhost:{self.port}"}
         self._receive: Callable[[Mapping[str, str]], None] | None = None
         self._server: asyncio.Server | None = None
-        self._connections = 0
+        self._open: set[asyncio.StreamWriter] = set()
 
     async def serve(self, receive: Callable[[Mapping[str, str]], None]) -> None:
         self._receive = receive
@@ -50,13 +50,15 @@ class CallbackListener:
         self._receive = None
         if self._server is None:
             self._socket.close()
-        else:
-            self._server.close()
+            return
+        self._server.close()
+        for writer in self._open:
+            writer.close()  # what was written is still sent
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections += 1
+        self._open.add(writer)
         try:
-            if self._connections <= MOST_CONNECTIONS:
+            if len(self._open) <= MOST_CONNECTIONS:
                 async with asyncio.timeout(SECONDS):
                     head = await reader.readuntil(b"\r\n\r\n")
                     status, text = self._answer_to(head.decode("latin-1"))
@@ -65,7 +67,7 @@ class CallbackListener:
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # the browser sends another request if it still wants an answer
         finally:
-            self._connections -= 1
+            self._open.discard(writer)
             writer.close()
 
     def _answer_to(self, head: str) -> tuple[str, str]:

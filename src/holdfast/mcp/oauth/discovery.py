@@ -6,6 +6,7 @@ server. A server without such metadata is one of 2025-03-26: its origin is the a
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -52,7 +53,11 @@ async def _resource(requests: OAuthRequests, server_url: str, challenge: BearerC
     """None if the server has no metadata of a resource."""
     named = challenge.resource_metadata
     addresses = [check_url(named, "address of the resource metadata")] if named is not None else []
-    addresses += [inserted(server_url, RESOURCE), f"{origin(server_url)}/.well-known/{RESOURCE}"]
+    well_known = f"{origin(server_url)}/.well-known/{RESOURCE}"
+    path = urlsplit(server_url).path
+    if path != "/":
+        addresses.append(f"{well_known}{path}")  # with the slash at its end, which many servers leave out
+    addresses += [inserted(server_url, RESOURCE), well_known]
 
     def read(reply: Reply) -> ResourceMetadata:
         return _checked_resource(reply.decode(ResourceMetadata, "metadata of the resource"), server_url)

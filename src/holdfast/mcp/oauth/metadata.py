@@ -26,8 +26,8 @@ class ServerMetadata(msgspec.Struct, frozen=True):
     response_types_supported: list[str] | None = None
     token_endpoint_auth_methods_supported: list[str] | None = None
     code_challenge_methods_supported: list[str] | None = None
-    client_id_metadata_document_supported: bool = False
-    authorization_response_iss_parameter_supported: bool = False
+    client_id_metadata_document_supported: bool | None = None
+    authorization_response_iss_parameter_supported: bool | None = None
 
 
 def check_metadata(found: ServerMetadata, issuer: str) -> ServerMetadata:

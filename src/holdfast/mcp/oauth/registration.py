@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.mcp.errors import shown
 from holdfast.mcp.oauth.credential import AuthMethod, OAuthClient
-from holdfast.mcp.oauth.errors import ClientRequired, RegistrationFailed, ResponseRefused, oauth_failure
+from holdfast.mcp.oauth.errors import ClientRequired, RegistrationFailed, ResponseRefused
 from holdfast.mcp.oauth.url import same_issuer
 
 if TYPE_CHECKING:
@@ -27,13 +27,8 @@ METHODS: tuple[AuthMethod, ...] = get_args(AuthMethod)
 class _Registered(msgspec.Struct, frozen=True):
     client_id: str
     client_secret: str | None = None
-    client_secret_expires_at: int = 0
+    client_secret_expires_at: int | None = None
     token_endpoint_auth_method: str | None = None
-
-
-class _Refused(msgspec.Struct, frozen=True):
-    error: str = ""
-    error_description: str = ""
 
 
 def configured_client(settings: ServerSettings, server: ServerMetadata) -> OAuthClient | None:
@@ -83,7 +78,7 @@ async def obtain_client(
     if not reply.ok:
         raise RegistrationFailed(
             f"The authorization server {shown(server.issuer)} did not register the client: "
-            f"status {reply.status}, {_reason(reply.body)}; configure a `client_id` in `oauth`"
+            f"status {reply.status}, {reply.failure()[1]}; configure a `client_id` in `oauth`"
         )
     return _client(reply.decode(_Registered, "registration"), method, redirect_uri)
 
@@ -102,7 +97,7 @@ def _client(found: _Registered, requested: AuthMethod, redirect_uri: str) -> OAu
         "registered",
         method,
         secret if method != "none" else "",
-        found.client_secret_expires_at if method != "none" else 0,
+        (found.client_secret_expires_at or 0) if method != "none" else 0,
         redirect_uri,
     )
 
@@ -117,11 +112,3 @@ def _secret_method(supported: Collection[str] | None) -> AuthMethod:
     if supported is None or "client_secret_basic" in supported or "client_secret_post" not in supported:
         return "client_secret_basic"
     return "client_secret_post"
-
-
-def _reason(body: bytes) -> str:
-    try:
-        found = msgspec.json.decode(body, type=_Refused)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return "no reason given"
-    return oauth_failure(found.error, found.error_description)

@@ -20,7 +20,7 @@ from holdfast.http.inflate import inflater
 from holdfast.http.request import Request
 from holdfast.http.url import parse
 from holdfast.mcp.errors import shown
-from holdfast.mcp.oauth.errors import OAuthUnreachable, ResponseRefused
+from holdfast.mcp.oauth.errors import OAuthUnreachable, ResponseRefused, oauth_failure
 from holdfast.mcp.oauth.url import check_url, origin
 
 if TYPE_CHECKING:
@@ -47,6 +47,11 @@ class AddressCheck(Protocol):
         Raises AddressRefused and OAuthUnreachable."""
 
 
+class _Failure(msgspec.Struct, frozen=True):
+    error: str | None = None
+    error_description: str | None = None
+
+
 class Reply(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
@@ -63,6 +68,15 @@ class Reply(msgspec.Struct, frozen=True):
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             reason = shown(str(error)) if isinstance(error, msgspec.ValidationError) else "it is not JSON"
             raise ResponseRefused(f"The {what} cannot be read: {reason}") from None
+
+    def failure(self) -> tuple[str, str]:
+        """The OAuth error code of the body, which may be empty, and a text for a message."""
+        try:
+            found = msgspec.json.decode(self.body, type=_Failure)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            found = _Failure()
+        code = found.error or ""
+        return code, oauth_failure(code, found.error_description or "")
 
 
 class OAuthRequests:

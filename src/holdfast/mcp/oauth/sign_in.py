@@ -115,8 +115,8 @@ class SignIn:
     def receive(self, parameters: Mapping[str, str]) -> None:
         """Take an authorization response. Raises CallbackRefused for one that does not belong to this sign-in, and the
         OAuthError with which it ends the sign-in."""
-        given = parameters.get("state", "")
-        if not secrets.compare_digest(given.encode(), self._state.encode()):
+        given = parameters.get("state", "").encode("utf-8", "replace")
+        if not secrets.compare_digest(given, self._state.encode()):
             raise CallbackRefused("The authorization response is not for this sign-in: its state does not match")
         if self._code.done():
             raise CallbackRefused("The sign-in has been answered already")

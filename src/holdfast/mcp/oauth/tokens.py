@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.mcp.errors import shown
 from holdfast.mcp.oauth.credential import NEVER, OAuthClient, OAuthCredential
-from holdfast.mcp.oauth.errors import OAuthUnreachable, ResponseRefused, TokenRefused, oauth_failure
+from holdfast.mcp.oauth.errors import OAuthUnreachable, ResponseRefused, TokenRefused
 from holdfast.mcp.oauth.scope import Scopes, parse_scope, union
 from holdfast.mcp.oauth.url import origin
 
@@ -35,15 +35,10 @@ class Tokens(msgspec.Struct, frozen=True):
 
 class _Answer(msgspec.Struct, frozen=True):
     access_token: str
-    token_type: str
+    token_type: str = "bearer"
     refresh_token: str | None = None
     expires_in: float | str | None = None
     scope: str | None = None
-
-
-class _Refused(msgspec.Struct, frozen=True):
-    error: str = ""
-    error_description: str = ""
 
 
 async def exchange(
@@ -104,20 +99,16 @@ async def _request(
     elif client.auth_method == "client_secret_post":
         fields["client_secret"] = secret
     reply = await requests.post_form(endpoint, fields, headers)
-    if reply.ok:
+    if reply.ok and not reply.failure()[0]:  # some servers answer with status 200 and an error
         return _tokens(reply.decode(_Answer, "answer of the token endpoint"))
     raise _refusal(reply, endpoint)
 
 
 def _refusal(reply: Reply, endpoint: str) -> TokenRefused | OAuthUnreachable:
-    try:
-        found = msgspec.json.decode(reply.body, type=_Refused)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        found = _Refused()
     if reply.status >= 500 or reply.status == 429:
         return OAuthUnreachable(f"The token endpoint of {origin(endpoint)} failed with status {reply.status}")
-    reason = oauth_failure(found.error, found.error_description)
-    return TokenRefused(f"The authorization server issued no token: status {reply.status}, {reason}", found.error)
+    code, reason = reply.failure()
+    return TokenRefused(f"The authorization server issued no token: status {reply.status}, {reason}", code)
 
 
 def _tokens(found: _Answer) -> Tokens:
@@ -139,6 +130,6 @@ def _lifetime_ms(seconds: float | str | None) -> int | None:
         value = float(seconds) if seconds is not None else None
     except ValueError:
         value = None
-    if value is None or not 0 <= value <= LONGEST_LIFE_SECONDS:  # also not a number
+    if value is None or not 0 < value <= LONGEST_LIFE_SECONDS:  # also not a number
         return None
     return int(value * 1000)

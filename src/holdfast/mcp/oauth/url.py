@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 from holdfast.mcp.errors import shown
 from holdfast.mcp.oauth.errors import UrlRefused
 
-URL_CHARACTERS = 4096
+URL_CHARACTERS = 8192
 DEFAULT_PORTS = {"http": 80, "https": 443}
 # A browser or a shell could read these in another way than we do.
 REFUSED_CHARACTERS = frozenset('"<>\\^`{|}')
@@ -19,7 +19,7 @@ def check_url(url: str, what: str) -> str:
     `what` names it in the message."""
     parts = _split(url, what)
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
-        raise UrlRefused(f"The {what} is not an https address: {shown(url)}")
+        raise UrlRefused(f"The {what} is not an https address: {_beginning(parts)}")
     if "@" in parts.netloc or "#" in url:
         raise UrlRefused(f"The {what} has a user name or a fragment")
     return url
@@ -81,6 +81,11 @@ def with_port(url: str, port: int) -> str:
     return urlunsplit(parts._replace(netloc=f"{host}:{port}"))
 
 
+def _beginning(parts: SplitResult) -> str:
+    """Scheme and host: what follows may be a key."""
+    return shown(f"{parts.scheme}:{f'//{parts.hostname}/…' if parts.hostname else '…'}")
+
+
 def _split(url: str, what: str) -> SplitResult:
     if len(url) > URL_CHARACTERS:
         raise UrlRefused(f"The {what} is longer than {URL_CHARACTERS} characters")
@@ -92,5 +97,5 @@ def _split(url: str, what: str) -> SplitResult:
     except ValueError:
         valid = False
     if not valid:
-        raise UrlRefused(f"The {what} is not an address: {shown(url)}")
+        raise UrlRefused(f"The {what} is not an address with a host: {shown(url.partition(':')[0], 20)}:…")
     return parts
