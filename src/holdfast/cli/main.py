@@ -31,6 +31,7 @@ COMMANDS = (
     "agents",
     "commands",
     "skills",
+    "mcp",
     "auth",
     "config",
     "trust",
