@@ -6,7 +6,7 @@ import logging
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core.agent.agents import Agents
 from holdfast.core.agent.builtin import builtin_agents
@@ -23,6 +23,7 @@ from holdfast.core.config.watch import Watch
 from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.lazy import Lazy
 from holdfast.core.location.location_context import open_location_context
+from holdfast.core.location.mcp_tools import open_mcp_tools
 from holdfast.core.location.services import LocationServices
 from holdfast.core.location.settings import (
     image_limits,
@@ -81,6 +82,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+class _NoServers:
+    configured = False
+
+
+NO_SERVERS: Any = _NoServers()
+
+
 async def open_location(process: ProcessServices, location: Location, project: Project) -> LocationServices:
     """What is built before an error is closed again."""
     async with AsyncExitStack() as stack:
@@ -118,8 +126,9 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         callable_agents = CallableAgents(
             agents, sessions.store.ancestors, authorities, remembered(config, subagent_settings)
         )
+        mcp_tools = open_mcp_tools(NO_SERVERS, frozenset, config, agents, authorizer, lambda: tools.names, scope)
         context = open_location_context(
-            process, location, project, config, contributions, processes, callable_agents, scope, batches
+            process, location, project, config, contributions, processes, callable_agents, mcp_tools, scope, batches
         )
         commands = Commands(batches, skills=context.skills.list)
         commands.state.transform(builtin_commands(project.directory), scope, phase=Phase.BUILTIN)
@@ -176,7 +185,13 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         sessions=sessions,
         models=ModelServices(catalog, process.providers.transport, LearnedLimits(sessions.clock), request_hooks),
         tools=ToolServices(
-            tools, builtin.shell_commands(), authorizer, snapshots, PeopleRequests(permissions, questions), authorities
+            tools,
+            builtin.shell_commands(),
+            authorizer,
+            snapshots,
+            PeopleRequests(permissions, questions),
+            authorities,
+            mcp_tools,
         ),
         here=LocationState(
             location=location,
@@ -196,6 +211,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         mentions=mentions,
         catalog=catalog,
         mcp_authorizations=mcp_authorizations,
+        mcp_tools=mcp_tools,
         permissions=permissions,
         questions=questions,
         tools=tools,

@@ -30,7 +30,7 @@ class PromptCheck:
             return
         async with self._locations.use(session.location) as services:
             await services.catalog.ready()
-            if unknown := unknown_tools(options.tools, services.tools.names):
+            if unknown := unknown_tools(options.tools, (*services.tools.names, *services.mcp_tools.names())):
                 raise PromptOptionRefused(
                     session.id, f"tools.{unknown[0][:100]}", f"There is no tool {unknown[0][:100]}"
                 )
