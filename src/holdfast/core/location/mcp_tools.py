@@ -14,22 +14,23 @@ if TYPE_CHECKING:
     from holdfast.core.agent.agents import Agents
     from holdfast.core.agent.draft import AgentDraft
     from holdfast.core.config.reload import LiveConfig
-    from holdfast.core.mcp.seam import Servers
+    from holdfast.core.mcp.servers import LocationServers
     from holdfast.core.scope import Scope
     from holdfast.core.tool.authorization import PermissionAuthorizer
 
 
 def open_mcp_tools(
-    servers: Servers,
-    names: Callable[[], Collection[str]],
+    servers: LocationServers,
     config: LiveConfig,
     agents: Agents,
     authorizer: PermissionAuthorizer,
     registered: Callable[[], Iterable[str]],
     scope: Scope,
 ) -> McpTools:
-    """`names` gives those of all servers, `registered` the names of all other tools. Whoever changes the servers
-    reloads the agents."""
+    """`registered` gives the names of all other tools. Whoever changes the servers reloads the agents."""
+
+    def names() -> Collection[str]:
+        return servers.wanted().keys()
 
     def ask(draft: AgentDraft) -> None:
         if names():

@@ -6,7 +6,7 @@ import logging
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.core.agent.agents import Agents
 from holdfast.core.agent.builtin import builtin_agents
@@ -23,6 +23,7 @@ from holdfast.core.config.watch import Watch
 from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.lazy import Lazy
 from holdfast.core.location.location_context import open_location_context
+from holdfast.core.location.location_mcp import open_mcp
 from holdfast.core.location.mcp_tools import open_mcp_tools
 from holdfast.core.location.services import LocationServices
 from holdfast.core.location.settings import (
@@ -70,9 +71,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.config.config import Config
     from holdfast.core.config.trust import Trust
-    from holdfast.core.credential.integration import IntegrationDraft
     from holdfast.core.location.process_services import ProcessServices
-    from holdfast.core.mcp.authorizations import McpAuthorizations
     from holdfast.core.project.copies import ProjectCopies
     from holdfast.core.project.project import Project
     from holdfast.core.pty.ptys import Ptys
@@ -82,17 +81,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class _NoServers:
-    configured = False
-
-
-NO_SERVERS: Any = _NoServers()
-
-
 async def open_location(process: ProcessServices, location: Location, project: Project) -> LocationServices:
     """What is built before an error is closed again."""
     async with AsyncExitStack() as stack:
-        return _open(process, location, project, stack)
+        services = _open(process, location, project, stack)
+        try:
+            await services.mcp.open()
+        except BaseException:
+            await services.close()
+            raise
+        return services
 
 
 def _open(process: ProcessServices, location: Location, project: Project, opening: AsyncExitStack) -> LocationServices:
@@ -116,8 +114,6 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         catalog = _catalog(process, config, batches, announce, boot)
         opening.push_async_callback(catalog.close)
         config.follow(lambda new: partial(catalog.reconfigure, new), scope)
-        mcp_authorizations = _mcp_authorizations(process, config, catalog)
-        opening.push_async_callback(_close_made, mcp_authorizations)
         agents.state.transform(builtin_agents(host.directories, directory), scope, phase=Phase.BUILTIN)
         agents.follow(config, host.environment, scope)
         sandbox = _sandbox(process, directory, project, config)
@@ -126,7 +122,8 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         callable_agents = CallableAgents(
             agents, sessions.store.ancestors, authorities, remembered(config, subagent_settings)
         )
-        mcp_tools = open_mcp_tools(NO_SERVERS, frozenset, config, agents, authorizer, lambda: tools.names, scope)
+        mcp = open_mcp(process, location, config, catalog, agents, processes, scope)
+        mcp_tools = open_mcp_tools(mcp.servers, config, agents, authorizer, lambda: tools.names, scope)
         context = open_location_context(
             process, location, project, config, contributions, processes, callable_agents, mcp_tools, scope, batches
         )
@@ -179,7 +176,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     terminals = Terminals(location, Lazy(partial(_ptys, process, location, config)), terminal_hooks, plugins)
 
     # Closed in reverse: what asks people first, so that nobody waits for an answer; then what runs.
-    for close in (terminals, sandbox, processes, context, plugins, questions, permissions):
+    for close in (terminals, sandbox, processes, mcp, context, plugins, questions, permissions):
         opening.push_async_callback(close.close)
     runner_services = RunnerServices(
         sessions=sessions,
@@ -210,7 +207,8 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         callable_agents=callable_agents,
         mentions=mentions,
         catalog=catalog,
-        mcp_authorizations=mcp_authorizations,
+        mcp_authorizations=mcp.authorizations,
+        mcp=mcp.servers,
         mcp_tools=mcp_tools,
         permissions=permissions,
         questions=questions,
@@ -311,32 +309,6 @@ def _catalog(
         announce=announce,
         boot=boot,
     )
-
-
-def _mcp_authorizations(process: ProcessServices, config: LiveConfig, catalog: Catalog) -> Lazy[McpAuthorizations]:
-    """Nothing of MCP is imported while no server is configured. The catalog rebuilds its integrations after each reload
-    of the configuration, and these are part of them."""
-
-    def make() -> McpAuthorizations:
-        from holdfast.core.mcp.authorizations import McpAuthorizations
-        from holdfast.core.mcp.remote_servers import remote_servers
-
-        servers = remembered(config, lambda current: remote_servers(current.documents()))
-        return McpAuthorizations(servers, process.providers.credentials, process.sessions.clock)
-
-    made = Lazy(make)
-
-    def configure(draft: IntegrationDraft) -> None:
-        if any(document.data.get("mcp", {}).get("servers") for document in config.current.documents()):
-            made().configure(draft)
-
-    catalog.integrations.extend(configure)
-    return made
-
-
-async def _close_made(part: Lazy[McpAuthorizations]) -> None:
-    if part.made is not None:
-        await part.made.close()
 
 
 def _sandbox(process: ProcessServices, directory: Path, project: Project, config: LiveConfig) -> Sandbox:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.core.mcp.call_result import call_output
-from holdfast.core.mcp.errors import ServerUnavailable, UnknownServer
+from holdfast.core.mcp.errors import ServerUnavailable
 from holdfast.core.mcp.seam import CallFor
 from holdfast.core.mcp.stranger_text import one_line
 from holdfast.core.mcp.tool_definition import description, input_schema
@@ -24,6 +24,7 @@ from holdfast.core.tool.registration import INVALID_INPUT, Registration
 from holdfast.core.tool.tool import Tool, ToolFailure
 from holdfast.core.tool.untrusted import EVERYTHING, shown_input
 from holdfast.mcp.errors import McpError
+from holdfast.schema.exceptions import McpServerNotFound
 from holdfast.schema.session_message import TextContent
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class McpCalls:
         whom = CallFor(context.session_id, context.assistant_message_id, context.tool_call_id, context.agent)
         try:
             result = await self._servers.call(named.server, named.tool.name, arguments, whom, _reporter())
-        except (ServerUnavailable, UnknownServer) as error:
+        except (ServerUnavailable, McpServerNotFound) as error:
             raise ToolFailure(str(error)) from error
         except McpError as error:
             raise ToolFailure(f"{named.server}: {error}") from error
