@@ -55,7 +55,12 @@ def main() -> None:
             capabilities = {"tools": {"listChanged": True}}
             server = {"name": "script", "version": "1"}
             version = "2025-11-25"
-            send({"id": id, "result": {"protocolVersion": version, "capabilities": capabilities, "serverInfo": server, **told}})
+            send(
+                {
+                    "id": id,
+                    "result": {"protocolVersion": version, "capabilities": capabilities, "serverInfo": server, **told},
+                }
+            )
         elif method == "tools/list":
             note("tools/list")
             send({"id": id, "result": {"tools": said().get("tools", [])}})

@@ -65,7 +65,9 @@ def peer(world: World, name: str, *tools: Json, **more: Any) -> Peer:
 
 def servers(world: World, *peers: Peer, **document: Any) -> None:
     """Write the user's configuration with these servers."""
-    world.configure(mcp={"servers": {one.name: {**one.config, **document.pop(one.name, {})} for one in peers}}, **document)
+    world.configure(
+        mcp={"servers": {one.name: {**one.config, **document.pop(one.name, {})} for one in peers}}, **document
+    )
 
 
 async def known(hf: Holdfast, *peers: Peer) -> None:

@@ -11,7 +11,7 @@ from holdfast.core.permission.wildcard import matches
 from holdfast.schema.configuration import ConfigProblem, ConfigReport, ConfigSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from holdfast.core.config.config import Config
     from holdfast.core.location.services import LocationServices
@@ -76,14 +76,14 @@ def config_report(services: LocationServices) -> ConfigReport:
     )
 
 
-def unused_rules(config: Config, tools: Iterable[str], prefixes: Sequence[str] = ()) -> Iterator[Diagnostic]:
+def unused_rules(config: Config, tools: Iterable[str], prefixes: tuple[str, ...] = ()) -> Iterator[Diagnostic]:
     """Permission rules about an action that nothing here asks for: a misspelled denial protects nothing. What a server
     offers is not always known: any name with one of the `prefixes` may be a tool."""
     known = ACTIONS | frozenset(tools)
     for document in config.documents():
         for trail, rules in _rules(document.data):
             for action in dict.fromkeys(rule["action"] for rule in rules):
-                if any(matches(action, name) for name in known) or action.startswith(tuple(prefixes)):
+                if any(matches(action, name) for name in known) or action.startswith(prefixes):
                     continue
                 import difflib
 

@@ -48,14 +48,15 @@ class McpTools:
         """Of the tools that are known now, and those to search and call them."""
         return self._offered.names() if self._servers.configured else ()
 
-    def prefixes(self) -> list[str]:
-        """What names of tools begin with that may not be known yet."""
+    def prefixes(self, *, known: bool = True) -> tuple[str, ...]:
+        """What the names of tools begin with. `known` False is only for servers of which nothing is known yet."""
         names = self._names()
         if not names:
-            return []
+            return ()
         from holdfast.core.mcp.tool_names import server_prefix
 
-        return [server_prefix(name) for name in names]
+        without = frozenset() if known else {server.name for server in self._servers.known()}
+        return tuple(server_prefix(name) for name in names if name not in without)
 
     def context(self, agent: Agent) -> SystemContext:
         """What an agent is told of the servers."""

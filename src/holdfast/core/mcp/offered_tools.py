@@ -20,7 +20,7 @@ from holdfast.core.tool.registration import RegistrationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from holdfast.core.mcp.seam import Manifest, Servers
+    from holdfast.core.mcp.seam import KnownServer, Manifest, Servers
     from holdfast.core.tool.authorization import PermissionAuthorizer
     from holdfast.core.tool.registration import Registration
 
@@ -56,9 +56,12 @@ class OfferedTools:
 
     @property
     def catalogue(self) -> Catalogue:
+        """The same object until something is known that was not, or a setting changes."""
         known, names, tokens = self._servers.known(), frozenset(self._names()), self._tokens()
         current = self._catalogue
-        if current is None or (current.known is not known or current.servers != names or current.tokens != tokens):
+        if current is None or not (
+            _is_same(current.known, known) and current.servers == names and current.tokens == tokens
+        ):
             current = self._catalogue = Catalogue(known, names, tokens, self._constant_tokens)
         return current
 
@@ -98,3 +101,8 @@ class OfferedTools:
             except RegistrationError as error:
                 log.warning("the tool %r of the MCP server %s is left out: %s", named.tool.name, named.server, error)
         return tuple(made)
+
+
+def _is_same(one: tuple[KnownServer, ...], other: tuple[KnownServer, ...]) -> bool:
+    """A server that connects again has the same manifest."""
+    return one is other or [(item.name, item.hash) for item in one] == [(item.name, item.hash) for item in other]
