@@ -24,6 +24,7 @@ from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.lazy import Lazy
 from holdfast.core.location.location_context import open_location_context
 from holdfast.core.location.location_mcp import open_mcp
+from holdfast.core.location.mcp_tools import open_mcp_tools
 from holdfast.core.location.services import LocationServices
 from holdfast.core.location.settings import (
     image_limits,
@@ -121,8 +122,10 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         callable_agents = CallableAgents(
             agents, sessions.store.ancestors, authorities, remembered(config, subagent_settings)
         )
+        mcp = open_mcp(process, location, config, catalog, agents, processes, scope)
+        mcp_tools = open_mcp_tools(mcp.servers, config, agents, authorizer, lambda: tools.names, scope)
         context = open_location_context(
-            process, location, project, config, contributions, processes, callable_agents, scope, batches
+            process, location, project, config, contributions, processes, callable_agents, mcp_tools, scope, batches
         )
         commands = Commands(batches, skills=context.skills.list)
         commands.state.transform(builtin_commands(project.directory), scope, phase=Phase.BUILTIN)
@@ -139,7 +142,6 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             process, location, config, agents, context, authorizer, questions, processes, sandbox, isolation
         )
         builtin.register(tools, scope)
-        mcp = open_mcp(process, location, config, catalog, processes, scope)
     mentions = Mentions(
         Lookup(builtin.files, home_directory(host.environment)),
         agents,
@@ -180,7 +182,13 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         sessions=sessions,
         models=ModelServices(catalog, process.providers.transport, LearnedLimits(sessions.clock), request_hooks),
         tools=ToolServices(
-            tools, builtin.shell_commands(), authorizer, snapshots, PeopleRequests(permissions, questions), authorities
+            tools,
+            builtin.shell_commands(),
+            authorizer,
+            snapshots,
+            PeopleRequests(permissions, questions),
+            authorities,
+            mcp_tools,
         ),
         here=LocationState(
             location=location,
@@ -201,6 +209,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         catalog=catalog,
         mcp_authorizations=mcp.authorizations,
         mcp=mcp.servers,
+        mcp_tools=mcp_tools,
         permissions=permissions,
         questions=questions,
         tools=tools,
