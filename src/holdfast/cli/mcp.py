@@ -35,6 +35,7 @@ def command() -> None:
 
 command.add_command(serve)
 
+
 @command.command("list")
 @click.option(
     "--wait", "seconds", type=click.FloatRange(0, 600), default=5.0, show_default=True, metavar="SECONDS",

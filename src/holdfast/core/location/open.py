@@ -53,6 +53,7 @@ from holdfast.core.process.sandbox.sandbox import Sandbox
 from holdfast.core.process.sandbox.sandbox import SandboxPaths as SandboxSurroundings
 from holdfast.core.prompt.lookup import Lookup
 from holdfast.core.prompt.mentions import Mentions
+from holdfast.core.prompt.prompt_resources import PromptResources
 from holdfast.core.question.question import Questions
 from holdfast.core.runner.learned import LearnedLimits
 from holdfast.core.runner.runner import Runner
@@ -142,6 +143,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             process, location, config, agents, context, authorizer, questions, processes, sandbox, isolation
         )
         builtin.register(tools, scope)
+    resources = PromptResources(mcp.servers, agents, authorizer)
     mentions = Mentions(
         Lookup(builtin.files, home_directory(host.environment)),
         agents,
@@ -149,6 +151,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         authorizer,
         sessions.inbox.attachments,
         callable_agents,
+        resources,
         image_limits=remembered(config, image_limits),
     )
 
@@ -206,6 +209,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         commands=commands,
         callable_agents=callable_agents,
         mentions=mentions,
+        resources=resources,
         catalog=catalog,
         mcp_authorizations=mcp.authorizations,
         mcp=mcp.servers,
