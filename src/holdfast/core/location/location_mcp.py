@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.agent.agents import Agents
     from holdfast.core.catalog.catalog import Catalog
+    from holdfast.core.command.server_prompts import ServerPrompts
     from holdfast.core.config.config import Config
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.credential.integration import IntegrationDraft
@@ -87,6 +88,15 @@ def open_mcp(
     servers.use(_configured(config.current))
     config.follow(lambda new: partial(servers.use, _configured(new)), scope)
     return LocationMcp(servers, authorizations)
+
+
+def server_prompts(servers: LocationServers) -> ServerPrompts | None:
+    """The prompts that can be called like commands."""
+    if not servers.configured:
+        return None
+    from holdfast.core.command.server_prompts import ServerPrompts
+
+    return ServerPrompts(servers)
 
 
 def _configured(config: Config) -> Mapping[str, ConfiguredServer]:

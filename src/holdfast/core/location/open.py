@@ -23,7 +23,7 @@ from holdfast.core.config.watch import Watch
 from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.lazy import Lazy
 from holdfast.core.location.location_context import open_location_context
-from holdfast.core.location.location_mcp import open_mcp
+from holdfast.core.location.location_mcp import open_mcp, server_prompts
 from holdfast.core.location.mcp_tools import open_mcp_tools
 from holdfast.core.location.services import LocationServices
 from holdfast.core.location.settings import (
@@ -128,7 +128,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         context = open_location_context(
             process, location, project, config, contributions, processes, callable_agents, mcp_tools, scope, batches
         )
-        commands = Commands(batches, skills=context.skills.list)
+        commands = Commands(batches, skills=context.skills.list, prompts=lambda: server_prompts(mcp.servers))
         commands.state.transform(builtin_commands(project.directory), scope, phase=Phase.BUILTIN)
         commands.follow(config, scope)
         tools = ToolRegistry(
