@@ -22,7 +22,10 @@ from holdfast.schema.session_message import SessionMessage
 
 pytestmark = pytest.mark.anyio
 
-OURS_ALONE = {"session.next.compaction.failed", "session.next.shell.delta", "session.tree.connected"}
+OURS_ALONE = {
+    *("session.next.compaction.failed", "session.next.shell.delta", "session.tree.connected"),
+    *("form.created", "form.replied", "form.cancelled"),
+}
 """Public events of Holdfast that the contract does not know."""
 COMMON_DURABLE = [item for item in SESSION_DEFINITIONS if item.public and item.type not in OURS_ALONE]
 COMMON_LIVE = [item for item in LIVE_DEFINITIONS if item.type not in OURS_ALONE]

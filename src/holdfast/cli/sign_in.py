@@ -44,7 +44,7 @@ async def sign_in(
             await _complete(host, attempt)
             problem = None
         else:
-            if _has_browser():
+            if has_browser():
                 click.launch(attempt.url)
             click.echo("waiting for the browser; Ctrl-C cancels", err=True)
             problem = await _wait(host, attempt)
@@ -79,7 +79,7 @@ async def _wait(host: Holdfast, attempt: Attempt) -> str | None:
         await asyncio.sleep(POLL_SECONDS)
 
 
-def _has_browser() -> bool:
+def has_browser() -> bool:
     """One with windows: without a display, a browser of the terminal would be started in it."""
     graphical = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
     return sys.stderr.isatty() and graphical

@@ -6,7 +6,7 @@ import logging
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.core.agent.agents import Agents
 from holdfast.core.agent.builtin import builtin_agents
@@ -21,6 +21,8 @@ from holdfast.core.config.reload import LiveConfig
 from holdfast.core.config.trust import CopyTrust
 from holdfast.core.config.watch import Watch
 from holdfast.core.context.registry import SystemContextRegistry
+from holdfast.core.form.forms import Forms
+from holdfast.core.form.global_forms import GlobalForms
 from holdfast.core.lazy import Lazy
 from holdfast.core.location.location_context import open_location_context
 from holdfast.core.location.services import LocationServices
@@ -80,6 +82,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+R = TypeVar("R", Questions, Forms)
+
 
 async def open_location(process: ProcessServices, location: Location, project: Project) -> LocationServices:
     """What is built before an error is closed again."""
@@ -98,7 +102,10 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     agents, ancestors = Agents(batches), Ancestors(process.database, sessions.log.signals)
     authorities = Authorities(location, ancestors, agents.authority, process.authority_at)
     permissions = _permissions(process, location, project, authorities)
-    questions = _questions(process, location, ancestors)
+    questions = _requests(Questions, process, location, ancestors)
+    forms = _requests(Forms, process, location, ancestors)
+    global_forms = GlobalForms(sessions.ids, sessions.clock, announce)
+    opening.callback(global_forms.close)
     authorizer = PermissionAuthorizer(permissions, sessions.ownership.identify)
 
     # What configuration changes, in one batch. The catalog holds the policy and follows the configuration first.
@@ -170,13 +177,18 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     terminals = Terminals(location, Lazy(partial(_ptys, process, location, config)), terminal_hooks, plugins)
 
     # Closed in reverse: what asks people first, so that nobody waits for an answer; then what runs.
-    for close in (terminals, sandbox, processes, context, plugins, questions, permissions):
+    for close in (terminals, sandbox, processes, context, plugins, forms, questions, permissions):
         opening.push_async_callback(close.close)
     runner_services = RunnerServices(
         sessions=sessions,
         models=ModelServices(catalog, process.providers.transport, LearnedLimits(sessions.clock), request_hooks),
         tools=ToolServices(
-            tools, builtin.shell_commands(), authorizer, snapshots, PeopleRequests(permissions, questions), authorities
+            tools,
+            builtin.shell_commands(),
+            authorizer,
+            snapshots,
+            PeopleRequests(permissions, questions, forms),
+            authorities,
         ),
         here=LocationState(
             location=location,
@@ -198,6 +210,8 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         mcp_authorizations=mcp_authorizations,
         permissions=permissions,
         questions=questions,
+        forms=forms,
+        global_forms=global_forms,
         tools=tools,
         context=context,
         plugins=plugins,
@@ -262,9 +276,9 @@ def _permissions(
     )
 
 
-def _questions(process: ProcessServices, location: Location, ancestors: Ancestors) -> Questions:
+def _requests(kind: type[R], process: ProcessServices, location: Location, ancestors: Ancestors) -> R:
     sessions = process.sessions
-    return Questions(
+    return kind(
         log=sessions.log,
         database=process.database,
         ids=sessions.ids,
