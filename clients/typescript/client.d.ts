@@ -27,6 +27,7 @@ export interface Client {
   readonly config: ConfigOperations
   readonly sandbox: SandboxOperations
   readonly credentials: CredentialsOperations
+  readonly mcp: McpOperations
   readonly files: FilesOperations
   readonly ptys: PtysOperations
   readonly projectCopies: ProjectCopiesOperations
@@ -275,6 +276,25 @@ export interface CredentialsOperations {
   update(input: { credentialID: string; label: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
   /** Delete a stored credential. An unknown id is accepted. Fails with ServiceUnavailableError. */
   remove(input: { credentialID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
+}
+
+export interface McpOperations {
+  /** The MCP servers by name, with their status. */
+  list(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly McpServer[]>>
+  /** The resources and templates of resources that the servers are known to offer. */
+  resources(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, McpResourceCatalog>>
+  /** Add a server, or replace the one of this name, until the process ends. It is started in the background. */
+  add(input: { server: string; config: McpConfig; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
+  /** Close a server and forget it until the process ends. Its credential stays. Fails with McpServerNotFoundError. */
+  remove(input: { server: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
+  /** Start a server, also a disabled one. Answers when it is connected or has failed; its status tells which. Fails with McpServerNotFoundError. */
+  connect(input: { server: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
+  /** Close a server. It is not used again before it is connected, or the process ends. Fails with McpServerNotFoundError. */
+  disconnect(input: { server: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
+  /** Call a tool outside of a Session. Nobody is asked: neither for permission nor for input. Fails with McpServerNotFoundError, ServiceUnavailableError. */
+  call(input: { server: string; tool: string; location?: LocationSelector | null | undefined; arguments?: Record<string, unknown> | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, McpCallResult>>
+  /** What a server wrote to standard error, its log messages and its changes of state: the end of it, or what was added after a position. Fails with McpServerNotFoundError. */
+  log(input: { server: string; location?: LocationSelector | null | undefined; position?: string | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, McpLog>>
 }
 
 export interface FilesOperations {
@@ -883,6 +903,126 @@ export interface LocationProject {
 export interface LocationSelector {
   readonly directory?: string
   readonly workspace?: string
+}
+
+export interface McpCallResult {
+  readonly content: readonly (Record<string, unknown>)[]
+  readonly structuredContent?: unknown
+  readonly isError?: boolean
+}
+
+export type McpConfig =
+  | McpLocalConfig
+  | McpRemoteConfig
+
+export interface McpConnected {
+  readonly status: "connected"
+}
+
+export interface McpDisabled {
+  readonly status: "disabled"
+}
+
+export interface McpFailed {
+  readonly status: "failed"
+  readonly error: string
+}
+
+export interface McpLocalConfig {
+  readonly type: "local"
+  readonly command: readonly string[]
+  readonly cwd?: string
+  readonly environment?: Record<string, string>
+  readonly disabled?: boolean
+  readonly timeout?: McpTimeouts
+  readonly codemode?: boolean
+  readonly eager?: boolean
+}
+
+export interface McpLog {
+  readonly text: string
+  readonly position: string
+}
+
+export interface McpNeedsAuth {
+  readonly status: "needs_auth"
+}
+
+export interface McpOAuth {
+  readonly client_id?: string
+  readonly client_secret?: string
+  readonly scope?: string
+  readonly callback_port?: number
+  readonly redirect_uri?: string
+}
+
+export interface McpPending {
+  readonly status: "pending"
+}
+
+export interface McpRemoteConfig {
+  readonly type: "remote"
+  readonly url: string
+  readonly headers?: Record<string, string>
+  readonly oauth?: McpOAuth | boolean
+  readonly disabled?: boolean
+  readonly timeout?: McpTimeouts
+  readonly codemode?: boolean
+  readonly eager?: boolean
+}
+
+export interface McpResource {
+  readonly server: string
+  readonly name: string
+  readonly uri: string
+  readonly description?: string
+  readonly mimeType?: string
+}
+
+export interface McpResourceCatalog {
+  readonly resources: readonly McpResource[]
+  readonly templates: readonly McpResourceTemplate[]
+}
+
+export interface McpResourceTemplate {
+  readonly server: string
+  readonly name: string
+  readonly uriTemplate: string
+  readonly description?: string
+  readonly mimeType?: string
+}
+
+export interface McpResourcesChanged {
+  readonly server: string
+}
+
+export interface McpServer {
+  readonly name: string
+  readonly status: McpStatus
+  readonly integrationID?: string
+  readonly state?: "configured" | "connected" | "disabled" | "failed" | "known" | "needs_auth" | "starting"
+  readonly since?: number
+  readonly error?: string
+  readonly tools?: number
+  readonly version?: string
+  readonly problems?: readonly string[]
+}
+
+export type McpStatus =
+  | McpConnected
+  | McpPending
+  | McpDisabled
+  | McpNeedsAuth
+  | McpFailed
+
+export interface McpStatusChanged {
+  readonly server: string
+}
+
+export interface McpTimeouts {
+  readonly startup?: number
+  readonly catalog?: number
+  readonly execution?: number
 }
 
 export type Method =
@@ -2050,6 +2190,8 @@ export interface LiveEventData {
   readonly "global.disposed": GlobalDisposed
   readonly "integration.connection.updated": IntegrationConnectionUpdated
   readonly "integration.updated": IntegrationUpdated
+  readonly "mcp.resources.changed": McpResourcesChanged
+  readonly "mcp.status.changed": McpStatusChanged
   readonly "models-dev.refreshed": ModelsDevRefreshed
   readonly "permission.v2.asked": PermissionAskedLive
   readonly "permission.v2.replied": PermissionRepliedLive
@@ -2177,6 +2319,14 @@ export interface InvalidRequestError extends Error {
 }
 export declare function isInvalidRequestError(error: unknown): error is InvalidRequestError
 
+export interface McpServerNotFoundError extends Error {
+  readonly _tag: "McpServerNotFoundError"
+  readonly message: string
+  readonly server: string
+  readonly status: 404
+}
+export declare function isMcpServerNotFoundError(error: unknown): error is McpServerNotFoundError
+
 export interface MessageNotFoundError extends Error {
   readonly _tag: "MessageNotFoundError"
   readonly message: string
@@ -2282,6 +2432,7 @@ export type ApiError =
   | InstructionEntryValueTooLargeError
   | InvalidCursorError
   | InvalidRequestError
+  | McpServerNotFoundError
   | MessageNotFoundError
   | NotFoundError
   | PermissionNotFoundError

@@ -12,6 +12,7 @@ export const isFormNotFoundError = (error) => error?._tag === "FormNotFoundError
 export const isInstructionEntryValueTooLargeError = (error) => error?._tag === "InstructionEntryValueTooLargeError"
 export const isInvalidCursorError = (error) => error?._tag === "InvalidCursorError"
 export const isInvalidRequestError = (error) => error?._tag === "InvalidRequestError"
+export const isMcpServerNotFoundError = (error) => error?._tag === "McpServerNotFoundError"
 export const isMessageNotFoundError = (error) => error?._tag === "MessageNotFoundError"
 export const isNotFoundError = (error) => error?._tag === "NotFoundError"
 export const isPermissionNotFoundError = (error) => error?._tag === "PermissionNotFoundError"
@@ -158,6 +159,16 @@ export function createClient(options) {
     credentials: {
       update: call({ method: "PATCH", path: "/api/credential/{credentialID}", shape: "void", errors: [400, 401, 503], query: ["location"], payload: ["label"] }),
       remove: call({ method: "DELETE", path: "/api/credential/{credentialID}", shape: "void", errors: [400, 401, 503], query: ["location"] }),
+    },
+    mcp: {
+      list: call({ method: "GET", path: "/api/mcp", shape: "location", errors: [400, 401], query: ["location"] }),
+      resources: call({ method: "GET", path: "/api/mcp/resource", shape: "location", errors: [400, 401], query: ["location"] }),
+      add: call({ method: "PUT", path: "/api/mcp/{server}", shape: "void", errors: [400, 401], query: ["location"], payload: ["config"] }),
+      remove: call({ method: "DELETE", path: "/api/mcp/{server}", shape: "void", errors: [400, 401, 404], query: ["location"] }),
+      connect: call({ method: "POST", path: "/api/mcp/{server}/connect", shape: "void", errors: [400, 401, 404], query: ["location"] }),
+      disconnect: call({ method: "POST", path: "/api/mcp/{server}/disconnect", shape: "void", errors: [400, 401, 404], query: ["location"] }),
+      call: call({ method: "POST", path: "/api/mcp/{server}/call", shape: "location", errors: [400, 401, 404, 503], query: ["location"], payload: ["tool", "arguments"] }),
+      log: call({ method: "GET", path: "/api/mcp/{server}/log", shape: "location", errors: [400, 401, 404], query: ["location", "position"] }),
     },
     files: {
       read: call({ method: "GET", path: "/api/fs/read/*", shape: "raw", errors: [400, 401, 404], query: ["location"] }),

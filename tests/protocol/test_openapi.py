@@ -19,6 +19,7 @@ from holdfast.protocol.openapi import EXTENSION, document
 OF_THE_NEXT_GENERATION = {
     "v2.config.get",
     *(f"v2.session.{name}" for name in ("command", "skill", "shell", "synthetic", "fork", "generate", "background")),
+    *(f"v2.mcp.{name}" for name in ("list", "resource.catalog", "add", "remove", "connect", "disconnect")),
     *(f"v2.session.inbox.{name}" for name in ("list", "cancel", "steer", "queue")),
     "v2.form.request.list",
     *(f"v2.session.form.{name}" for name in ("list", "create", "get", "state", "reply", "cancel")),
@@ -54,6 +55,7 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     ("v2.session.interrupt", "query.background: added"): "API-568: subagents in the background too",
     ("v2.event.subscribe", "200<type=session.tree.connected>: added"): "EVT-091: only in the stream of a tree",
     ("v2.event.subscribe", "200<type=form.*>: added"): "API-616: forms, as in OpenCode 2.0",
+    ("v2.event.subscribe", "200<type=mcp.*.changed>: added"): "API-595: as in OpenCode 2.0",
     ("v2.session.prompt", "payload.*: added"): "API-484: options of a prompt, and its flat shape",
     ("v2.session.prompt", "payload.prompt: optional"): "API-484: the flat shape has none",
     ("v2.*", "200*.prompt.*: added"): "SES-206: a prompt keeps its options",

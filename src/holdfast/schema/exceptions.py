@@ -17,7 +17,8 @@ HoldfastError                   `code` names the failure, the text explains it
 │   │   ├── FormNotFound        `id`
 │   │   ├── PtyNotFound         `pty_id`
 │   │   ├── CommandNotFound     `command`
-│   │   └── SkillNotFound       `skill`
+│   │   ├── SkillNotFound       `skill`
+│   │   └── McpServerNotFound   `server`
 │   ├── MethodNotAllowed 405
 │   ├── Conflict 409            `resource`
 │   ├── FormAlreadySettled 409  `id`
@@ -269,6 +270,17 @@ class SkillNotFound(NotFound):
     def __init__(self, skill: str) -> None:
         super().__init__(f"Skill not found: {skill[:NAME_CHARACTERS]}")
         self.skill = skill[:NAME_CHARACTERS]
+
+
+class McpServerNotFound(NotFound):
+    """The Location has no such MCP server."""
+
+    struct = wire.McpServerNotFoundError
+
+    def __init__(self, server: str) -> None:
+        shown = server[:NAME_CHARACTERS]
+        super().__init__(f"MCP server not found: {shown}. `holdfast mcp list` lists the servers.")
+        self.server = shown
 
 
 class MethodNotAllowed(ApiError):

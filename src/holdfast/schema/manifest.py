@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from holdfast.schema import live_event as live
-from holdfast.schema import pty
+from holdfast.schema import mcp, pty
 from holdfast.schema import session_event as ev
 from holdfast.schema import task_event as task
 from holdfast.schema.budget_event import BudgetSet
@@ -165,6 +165,8 @@ LIVE_DEFINITIONS: tuple[Definition, ...] = (
     Definition(type="integration.updated", payload=live.IntegrationUpdated),
     Definition(type="integration.connection.updated", payload=live.IntegrationConnectionUpdated),
     Definition(type="reference.updated", payload=live.ReferenceUpdated),
+    Definition(type="mcp.status.changed", payload=mcp.McpStatusChanged),
+    Definition(type="mcp.resources.changed", payload=mcp.McpResourcesChanged),
     Definition(type="plugin.added", payload=live.PluginAdded),
     Definition(type="models-dev.refreshed", payload=live.ModelsDevRefreshed),
     Definition(type="server.connected", payload=live.ServerConnected),

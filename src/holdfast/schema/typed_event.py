@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from holdfast.schema import live_event as live
-from holdfast.schema import pty
+from holdfast.schema import mcp, pty
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import decoder
 from holdfast.schema.event import DurablePosition, EventEnvelope
@@ -83,6 +83,8 @@ LiveData = (
     | live.IntegrationUpdated
     | live.IntegrationConnectionUpdated
     | live.ReferenceUpdated
+    | mcp.McpStatusChanged
+    | mcp.McpResourcesChanged
     | live.PluginAdded
     | live.ModelsDevRefreshed
     | live.ServerConnected

@@ -46,6 +46,10 @@ def is_invalid_request(error: object) -> TypeGuard[ApiError]:
     return getattr(error, "code", None) == "InvalidRequestError"
 
 
+def is_mcp_server_not_found(error: object) -> TypeGuard[ApiError]:
+    return getattr(error, "code", None) == "McpServerNotFoundError"
+
+
 def is_message_not_found(error: object) -> TypeGuard[ApiError]:
     return getattr(error, "code", None) == "MessageNotFoundError"
 

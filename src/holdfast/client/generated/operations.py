@@ -21,6 +21,7 @@ from holdfast.schema.inbox import InboxInput
 from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
 from holdfast.schema.instruction import InstructionEntry
 from holdfast.schema.location import LocationInfo
+from holdfast.schema.mcp import McpCallResult, McpLog, McpResourceCatalog, McpServer
 from holdfast.schema.permission import PermissionRequest, SavedApproval
 from holdfast.schema.prompt import Admission
 from holdfast.schema.pty import Pty, PtyTicket
@@ -319,6 +320,30 @@ CREDENTIALS_UPDATE: Operation[None] = Operation(
 )
 CREDENTIALS_REMOVE: Operation[None] = Operation(
     "DELETE", "/api/credential/{credentialID}", frozenset({400, 401, 503}), "void"
+)
+MCP_LIST: Operation[Located[builtins.list[McpServer]]] = Operation(
+    "GET", "/api/mcp", frozenset({400, 401}), "location", builtins.list[McpServer]
+)
+MCP_RESOURCES: Operation[Located[McpResourceCatalog]] = Operation(
+    "GET", "/api/mcp/resource", frozenset({400, 401}), "location", McpResourceCatalog
+)
+MCP_ADD: Operation[None] = Operation(
+    "PUT", "/api/mcp/{server}", frozenset({400, 401}), "void"
+)
+MCP_REMOVE: Operation[None] = Operation(
+    "DELETE", "/api/mcp/{server}", frozenset({400, 401, 404}), "void"
+)
+MCP_CONNECT: Operation[None] = Operation(
+    "POST", "/api/mcp/{server}/connect", frozenset({400, 401, 404}), "void"
+)
+MCP_DISCONNECT: Operation[None] = Operation(
+    "POST", "/api/mcp/{server}/disconnect", frozenset({400, 401, 404}), "void"
+)
+MCP_CALL: Operation[Located[McpCallResult]] = Operation(
+    "POST", "/api/mcp/{server}/call", frozenset({400, 401, 404, 503}), "location", McpCallResult
+)
+MCP_LOG: Operation[Located[McpLog]] = Operation(
+    "GET", "/api/mcp/{server}/log", frozenset({400, 401, 404}), "location", McpLog
 )
 FILES_READ: Operation[bytes] = Operation(
     "GET", "/api/fs/read/*", frozenset({400, 401, 404}), "raw"

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
     from holdfast.schema.instruction import InstructionEntry
     from holdfast.schema.location import Location, LocationInfo
+    from holdfast.schema.mcp import McpCallResult, McpConfig, McpLog, McpResourceCatalog, McpServer
     from holdfast.schema.model import ModelRef
     from holdfast.schema.permission import PermissionRequest, PermissionSource, SavedApproval
     from holdfast.schema.prompt import Admission, AgentInput, FileInput, JsonFormat, PromptInput, SkillInput, TextFormat
@@ -945,6 +946,83 @@ class CredentialsGroup:
         )
 
 
+class McpGroup:
+    def __init__(self, core: SyncCore) -> None:
+        self._core = core
+
+    def list(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[McpServer]]:
+        """The MCP servers by name, with their status."""
+        return self._core.call(
+            operations.MCP_LIST,
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    def resources(self, *, location: Location | None = None, options: Options | None = None) -> Located[McpResourceCatalog]:
+        """The resources and templates of resources that the servers are known to offer."""
+        return self._core.call(
+            operations.MCP_RESOURCES,
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    def add(self, server: str, *, config: McpConfig, location: Location | None = None, options: Options | None = None) -> None:
+        """Add a server, or replace the one of this name, until the process ends. It is started in the background."""
+        self._core.call(
+            operations.MCP_ADD,
+            params={"server": server},
+            query={"location": location_query(location)},
+            payload={"config": config},
+            options=options,
+        )
+
+    def remove(self, server: str, *, location: Location | None = None, options: Options | None = None) -> None:
+        """Close a server and forget it until the process ends. Its credential stays. Fails with McpServerNotFoundError."""
+        self._core.call(
+            operations.MCP_REMOVE,
+            params={"server": server},
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    def connect(self, server: str, *, location: Location | None = None, options: Options | None = None) -> None:
+        """Start a server, also a disabled one. Answers when it is connected or has failed; its status tells which. Fails with McpServerNotFoundError."""
+        self._core.call(
+            operations.MCP_CONNECT,
+            params={"server": server},
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    def disconnect(self, server: str, *, location: Location | None = None, options: Options | None = None) -> None:
+        """Close a server. It is not used again before it is connected, or the process ends. Fails with McpServerNotFoundError."""
+        self._core.call(
+            operations.MCP_DISCONNECT,
+            params={"server": server},
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    def call(self, server: str, *, tool: str, location: Location | None = None, arguments: builtins.dict[str, Any] | None = None, options: Options | None = None) -> Located[McpCallResult]:
+        """Call a tool outside of a Session. Nobody is asked: neither for permission nor for input. Fails with McpServerNotFoundError, ServiceUnavailableError."""
+        return self._core.call(
+            operations.MCP_CALL,
+            params={"server": server},
+            query={"location": location_query(location)},
+            payload={"tool": tool, "arguments": arguments},
+            options=options,
+        )
+
+    def log(self, server: str, *, location: Location | None = None, position: str | None = None, options: Options | None = None) -> Located[McpLog]:
+        """What a server wrote to standard error, its log messages and its changes of state: the end of it, or what was added after a position. Fails with McpServerNotFoundError."""
+        return self._core.call(
+            operations.MCP_LOG,
+            params={"server": server},
+            query={"location": location_query(location), "position": position},
+            options=options,
+        )
+
+
 class FilesGroup:
     def __init__(self, core: SyncCore) -> None:
         self._core = core
@@ -1124,6 +1202,7 @@ class Client:
         self.config = ConfigGroup(core)
         self.sandbox = SandboxGroup(core)
         self.credentials = CredentialsGroup(core)
+        self.mcp = McpGroup(core)
         self.files = FilesGroup(core)
         self.ptys = PtysGroup(core)
         self.project_copies = ProjectCopiesGroup(core)

@@ -25,6 +25,7 @@ from holdfast.core.form.forms import Forms
 from holdfast.core.form.global_forms import GlobalForms
 from holdfast.core.lazy import Lazy
 from holdfast.core.location.location_context import open_location_context
+from holdfast.core.location.location_mcp import open_mcp
 from holdfast.core.location.services import LocationServices
 from holdfast.core.location.settings import (
     image_limits,
@@ -71,9 +72,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.config.config import Config
     from holdfast.core.config.trust import Trust
-    from holdfast.core.credential.integration import IntegrationDraft
     from holdfast.core.location.process_services import ProcessServices
-    from holdfast.core.mcp.authorizations import McpAuthorizations
     from holdfast.core.project.copies import ProjectCopies
     from holdfast.core.project.project import Project
     from holdfast.core.pty.ptys import Ptys
@@ -88,7 +87,13 @@ R = TypeVar("R", Questions, Forms)
 async def open_location(process: ProcessServices, location: Location, project: Project) -> LocationServices:
     """What is built before an error is closed again."""
     async with AsyncExitStack() as stack:
-        return _open(process, location, project, stack)
+        services = _open(process, location, project, stack)
+        try:
+            await services.mcp.open()
+        except BaseException:
+            await services.close()
+            raise
+        return services
 
 
 def _open(process: ProcessServices, location: Location, project: Project, opening: AsyncExitStack) -> LocationServices:
@@ -115,8 +120,6 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         catalog = _catalog(process, config, batches, announce, boot)
         opening.push_async_callback(catalog.close)
         config.follow(lambda new: partial(catalog.reconfigure, new), scope)
-        mcp_authorizations = _mcp_authorizations(process, config, catalog)
-        opening.push_async_callback(_close_made, mcp_authorizations)
         agents.state.transform(builtin_agents(host.directories, directory), scope, phase=Phase.BUILTIN)
         agents.follow(config, host.environment, scope)
         sandbox = _sandbox(process, directory, project, config)
@@ -143,6 +146,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             process, location, config, agents, context, authorizer, questions, processes, sandbox, isolation
         )
         builtin.register(tools, scope)
+        mcp = open_mcp(process, location, config, catalog, processes, scope)
     mentions = Mentions(
         Lookup(builtin.files, home_directory(host.environment)),
         agents,
@@ -177,7 +181,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     terminals = Terminals(location, Lazy(partial(_ptys, process, location, config)), terminal_hooks, plugins)
 
     # Closed in reverse: what asks people first, so that nobody waits for an answer; then what runs.
-    for close in (terminals, sandbox, processes, context, plugins, forms, questions, permissions):
+    for close in (terminals, sandbox, processes, mcp, context, plugins, forms, questions, permissions):
         opening.push_async_callback(close.close)
     runner_services = RunnerServices(
         sessions=sessions,
@@ -207,7 +211,8 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         callable_agents=callable_agents,
         mentions=mentions,
         catalog=catalog,
-        mcp_authorizations=mcp_authorizations,
+        mcp_authorizations=mcp.authorizations,
+        mcp=mcp.servers,
         permissions=permissions,
         questions=questions,
         forms=forms,
@@ -309,32 +314,6 @@ def _catalog(
         announce=announce,
         boot=boot,
     )
-
-
-def _mcp_authorizations(process: ProcessServices, config: LiveConfig, catalog: Catalog) -> Lazy[McpAuthorizations]:
-    """Nothing of MCP is imported while no server is configured. The catalog rebuilds its integrations after each reload
-    of the configuration, and these are part of them."""
-
-    def make() -> McpAuthorizations:
-        from holdfast.core.mcp.authorizations import McpAuthorizations
-        from holdfast.core.mcp.remote_servers import remote_servers
-
-        servers = remembered(config, lambda current: remote_servers(current.documents()))
-        return McpAuthorizations(servers, process.providers.credentials, process.sessions.clock)
-
-    made = Lazy(make)
-
-    def configure(draft: IntegrationDraft) -> None:
-        if any(document.data.get("mcp", {}).get("servers") for document in config.current.documents()):
-            made().configure(draft)
-
-    catalog.integrations.extend(configure)
-    return made
-
-
-async def _close_made(part: Lazy[McpAuthorizations]) -> None:
-    if part.made is not None:
-        await part.made.close()
 
 
 def _sandbox(process: ProcessServices, directory: Path, project: Project, config: LiveConfig) -> Sandbox:

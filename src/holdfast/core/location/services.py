@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.core.location.location_context import LocationContext
     from holdfast.core.location.terminals import Terminals
     from holdfast.core.mcp.authorizations import McpAuthorizations
+    from holdfast.core.mcp.servers import LocationServers
     from holdfast.core.permission.permission import Permissions
     from holdfast.core.plugin.plugins import Plugins
     from holdfast.core.plugin.request import RequestHooks
@@ -45,6 +46,7 @@ class LocationServices(Frozen):
     mentions: Mentions
     catalog: Catalog
     mcp_authorizations: Lazy[McpAuthorizations]
+    mcp: LocationServers
     permissions: Permissions
     questions: Questions
     forms: Forms
@@ -64,7 +66,7 @@ class LocationServices(Frozen):
     @property
     def busy(self) -> bool:
         """Whether something runs here that nobody need be looking at."""
-        return self.terminals.busy
+        return self.terminals.busy or self.mcp.changed_by_hand
 
     async def close(self) -> None:
         await self.opened.aclose()

@@ -3,13 +3,14 @@ people whom a server may ask."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from holdfast.mcp.errors import NeedsAuthorization
     from holdfast.mcp.input import Elicitation, ElicitationAnswer, InputRequired
     from holdfast.mcp.results import Progress, PromptResult, ReadResult, ToolResult
@@ -104,7 +105,7 @@ class Servers(Protocol):
         whom: CallFor | None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> ToolResult:
-        """Starts the server if needed. Raises McpError, ServerUnavailable or UnknownServer. What the server asks in
+        """Starts the server if needed. Raises McpError, ServerUnavailable or McpServerNotFound. What the server asks in
         the course of the call is put to People; with `whom` None nobody is asked."""
 
     async def read_resource(self, server: str, uri: str, whom: CallFor | None) -> ReadResult:

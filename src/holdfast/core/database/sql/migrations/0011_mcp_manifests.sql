@@ -1,0 +1,13 @@
+-- What MCP servers said they offer, by the hash of its canonical bytes. Operational: no event made it.
+create table mcp_manifest (
+  hash text primary key not null,
+  data blob not null,
+  time_created integer not null
+) without rowid;
+
+-- The newest manifest of each server. The key is the server's name and a digest of its configuration.
+create table mcp_server (
+  key text primary key not null,
+  hash text not null,
+  time_updated integer not null
+) without rowid;

@@ -1,0 +1,59 @@
+"""Keeps manifests in the database, by hash, and which one each server had last."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.core.database.unit import Statement, Unit
+from holdfast.core.mcp.seam import KnownServer, Manifest
+
+if TYPE_CHECKING:
+    from holdfast.core.clock import Clock
+    from holdfast.core.database.database import Database
+    from holdfast.core.mcp.configured_servers import ConfiguredServer
+    from holdfast.core.mcp.manifest import MadeManifest
+
+log = logging.getLogger(__name__)
+
+
+class StoredManifests:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._decoder = msgspec.json.Decoder(Manifest)
+
+    async def newest(self, server: ConfiguredServer) -> KnownServer | None:
+        for hash, data in await self._database.fetch("mcp.newest", {"key": server.key}):
+            manifest = self._decode(data)
+            return KnownServer(server.name, str(hash), manifest) if manifest is not None else None
+        return None
+
+    async def get(self, hash: str) -> Manifest | None:
+        for (data,) in await self._database.fetch("mcp.manifest", {"hash": hash}):
+            return self._decode(data)
+        return None
+
+    async def store(self, server: ConfiguredServer, made: MadeManifest) -> None:
+        """From now on this is the newest manifest of the server."""
+        now = self._clock.now()
+        await self._database.submit(
+            Unit(
+                server.key,
+                local=(
+                    Statement("mcp.store_manifest", {"hash": made.hash, "data": made.data, "now": now}),
+                    Statement("mcp.set_newest", {"key": server.key, "hash": made.hash, "now": now}),
+                ),
+            )
+        )
+
+    def _decode(self, data: object) -> Manifest | None:
+        """None if a later version wrote it in another form."""
+        assert isinstance(data, bytes)
+        try:
+            return self._decoder.decode(data)
+        except (ValueError, RecursionError) as error:
+            log.warning("a stored manifest of an MCP server cannot be read: %s", error)
+            return None
