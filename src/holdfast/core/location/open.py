@@ -146,7 +146,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             process, location, config, agents, context, authorizer, questions, processes, sandbox, isolation
         )
         builtin.register(tools, scope)
-        mcp = open_mcp(process, location, config, catalog, processes, scope)
+        mcp = open_mcp(process, location, config, catalog, processes, forms, scope)
     mentions = Mentions(
         Lookup(builtin.files, home_directory(host.environment)),
         agents,
