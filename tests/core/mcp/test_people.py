@@ -18,7 +18,6 @@ from holdfast.core.mcp.people import FormPeople
 from holdfast.core.mcp.seam import CallFor
 from holdfast.core.permission.permission import Unattended
 from holdfast.core.session.ancestors import Ancestors
-from holdfast.core.session.store import SessionStore
 from holdfast.mcp.errors import ProtocolError, RpcError
 from holdfast.mcp.input import Elicitation, ElicitationAnswer, InputRequired, RootsRequest
 from holdfast.schema.form import Form
@@ -36,6 +35,7 @@ class Desk:
 
     def __init__(self, story: Story, ids: Ids, clock: ManualClock, unattended: Unattended = "wait") -> None:
         self.ending = False
+        self.signals = story.log.signals
         self.forms = Forms(
             log=story.log,
             database=story.database,
@@ -50,15 +50,19 @@ class Desk:
         self.tasks: list[asyncio.Task[Any]] = []
 
     def start(self, work: Any) -> asyncio.Task[Any]:
-        task = asyncio.ensure_future(work)
+        task: asyncio.Task[Any] = asyncio.ensure_future(work)
         self.tasks.append(task)
         return task
 
     async def open(self, count: int = 1) -> list[Form]:
+        """The open forms, once there are as many."""
         async with asyncio.timeout(5):
-            while len(found := await self.forms.list()) != count:
-                await asyncio.sleep(0.001)
-        return list(found)
+            with self.signals.follow(SES) as dirty:
+                while True:
+                    dirty.clear()
+                    if len(found := await self.forms.list()) == count:
+                        return list(found)
+                    await dirty.wait()
 
     async def die(self) -> None:
         """As a process ends that is shut down: what waits for a person stays."""
@@ -115,9 +119,9 @@ async def test_a_question_waits_over_processes_and_its_answer_is_given_once(desk
     assert await soon(again) == ElicitationAnswer(action="accept", content={"name": "Bob"})
 
 
-async def test_required_input_is_restored_with_its_state_and_taken_together(desks: Any, story: Story, ids: Ids) -> None:
-    """MCP-256, MCP-262: of several rounds the newest counts, even if its questions are the same; the state is not in the
-    form."""
+async def test_required_input_is_restored_with_its_state_and_taken_together(desks: Any) -> None:
+    """MCP-256, MCP-262: of several rounds the newest counts, even if its questions are the same; the state is not in
+    the form."""
     required = InputRequired({"a": NAME, "b": AGE, "r": RootsRequest()}, "state-1")
     first = desks()
     assert await first.people.pending("shop", WHOM) is None
@@ -156,7 +160,6 @@ async def test_required_input_is_restored_with_its_state_and_taken_together(desk
 
 async def test_a_call_is_kept_while_any_of_its_forms_is_open(desks: Any, story: Story) -> None:
     """MCP-255, MCP-257: and is answered when all are; after they were taken it is not."""
-    store = SessionStore(story.database)
     desk = desks()
 
     async def rows() -> list[tuple[bool, bool]]:
@@ -171,7 +174,6 @@ async def test_a_call_is_kept_while_any_of_its_forms_is_open(desks: Any, story: 
     await desk.forms.reply(SES, name.id, {"name": "Ada"})
     await soon(work)
     assert await rows() == [(True, True), (True, True)]
-    assert store is not None
 
 
 async def test_the_end_of_a_call_cancels_its_forms(desks: Any, story: Story) -> None:
