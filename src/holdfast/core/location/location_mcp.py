@@ -13,6 +13,7 @@ from holdfast.schema.frozen import Frozen
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from holdfast.core.agent.agents import Agents
     from holdfast.core.catalog.catalog import Catalog
     from holdfast.core.config.config import Config
     from holdfast.core.config.reload import LiveConfig
@@ -46,11 +47,13 @@ def open_mcp(
     location: Location,
     config: LiveConfig,
     catalog: Catalog,
+    agents: Agents,
     processes: Processes,
     forms: Forms,
     scope: Scope,
 ) -> LocationMcp:
-    """Follows the configuration. The integrations of remote servers are rebuilt whenever the servers change."""
+    """Follows the configuration. The integrations of remote servers, and the agents' rules for their tools, are rebuilt
+    whenever the servers change."""
     credentials, clock = process.providers.credentials, process.sessions.clock
 
     def host() -> ServerHost:
@@ -85,9 +88,13 @@ def open_mcp(
         if servers.wanted():
             authorizations().configure(draft)
 
+    def changed() -> None:
+        catalog.integrations.reload()
+        agents.state.reload()
+
     people = Lazy(make_people)
     authorizations = Lazy(make_authorizations)
-    servers = LocationServers(host, catalog.integrations.reload)
+    servers = LocationServers(host, changed)
     catalog.integrations.extend(configure)
     servers.use(_configured(config.current))
     config.follow(lambda new: partial(servers.use, _configured(new)), scope)

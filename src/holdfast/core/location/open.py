@@ -26,6 +26,7 @@ from holdfast.core.form.global_forms import GlobalForms
 from holdfast.core.lazy import Lazy
 from holdfast.core.location.location_context import open_location_context
 from holdfast.core.location.location_mcp import open_mcp
+from holdfast.core.location.mcp_tools import open_mcp_tools
 from holdfast.core.location.services import LocationServices
 from holdfast.core.location.settings import (
     image_limits,
@@ -128,8 +129,10 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         callable_agents = CallableAgents(
             agents, sessions.store.ancestors, authorities, remembered(config, subagent_settings)
         )
+        mcp = open_mcp(process, location, config, catalog, agents, processes, forms, scope)
+        mcp_tools = open_mcp_tools(mcp.servers, config, agents, authorizer, lambda: tools.names, scope)
         context = open_location_context(
-            process, location, project, config, contributions, processes, callable_agents, scope, batches
+            process, location, project, config, contributions, processes, callable_agents, mcp_tools, scope, batches
         )
         commands = Commands(batches, skills=context.skills.list)
         commands.state.transform(builtin_commands(project.directory), scope, phase=Phase.BUILTIN)
@@ -146,7 +149,6 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             process, location, config, agents, context, authorizer, questions, processes, sandbox, isolation
         )
         builtin.register(tools, scope)
-        mcp = open_mcp(process, location, config, catalog, processes, forms, scope)
     mentions = Mentions(
         Lookup(builtin.files, home_directory(host.environment)),
         agents,
@@ -193,6 +195,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             snapshots,
             PeopleRequests(permissions, questions, forms),
             authorities,
+            mcp_tools,
         ),
         here=LocationState(
             location=location,
@@ -213,6 +216,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         catalog=catalog,
         mcp_authorizations=mcp.authorizations,
         mcp=mcp.servers,
+        mcp_tools=mcp_tools,
         permissions=permissions,
         questions=questions,
         forms=forms,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.core.location.location_context import LocationContext
     from holdfast.core.location.terminals import Terminals
     from holdfast.core.mcp.authorizations import McpAuthorizations
+    from holdfast.core.mcp.location_tools import McpTools
     from holdfast.core.mcp.servers import LocationServers
     from holdfast.core.permission.permission import Permissions
     from holdfast.core.plugin.plugins import Plugins
@@ -46,6 +47,7 @@ class LocationServices(Frozen):
     mentions: Mentions
     catalog: Catalog
     mcp_authorizations: Lazy[McpAuthorizations]
+    mcp_tools: McpTools
     mcp: LocationServers
     permissions: Permissions
     questions: Questions

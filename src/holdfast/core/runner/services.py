@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.core.event.log import EventLog
     from holdfast.core.event.publisher import Publisher
     from holdfast.core.form.forms import Forms
+    from holdfast.core.mcp.location_tools import McpTools
     from holdfast.core.permission.authority import Authorities
     from holdfast.core.permission.permission import Permissions
     from holdfast.core.plugin.request import RequestHooks
@@ -71,6 +72,7 @@ class ToolServices(Frozen):
     snapshots: Snapshots
     requests: PeopleRequests
     authorities: Authorities
+    mcp: McpTools
 
 
 class ContextComposer(Protocol):

@@ -267,7 +267,7 @@ class Runtime:
             forks=Forks(self.log, self.store, self.database, self.epochs, ids, clock),
             recovery=self.recovery,
             waits=Waits(self.database, self.store, self.execution, self._ownership, clock),
-            check=PromptCheck(self.locations),
+            check=PromptCheck(self.locations, self.epochs),
             tree_changes=TreeChanges(sessions, trees, self.execution, records, tasks),
         )
         self.instructions = InstructionEntries(self.log, self.store, clock)
