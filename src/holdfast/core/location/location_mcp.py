@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from holdfast.core.mcp.people import FormPeople
     from holdfast.core.mcp.server_host import ServerHost
     from holdfast.core.process.process import Processes
+    from holdfast.core.runner.sampling import ModelSampling
+    from holdfast.core.runner.services import RunnerServices
     from holdfast.core.scope import Scope
     from holdfast.schema.location import Location
 
@@ -72,6 +74,7 @@ def open_mcp(
             clock=clock,
             announce=partial(process.sessions.log.announce, location=location),
             people=people,
+            sampler=lambda: servers.sampler(),
         )
 
     def make_people() -> FormPeople:
@@ -109,6 +112,13 @@ def server_prompts(servers: LocationServers) -> ServerPrompts | None:
     from holdfast.core.command.server_prompts import ServerPrompts
 
     return ServerPrompts(servers)
+
+
+def model_sampling(services: RunnerServices) -> ModelSampling:
+    """What gives servers answers of a model."""
+    from holdfast.core.runner.sampling import ModelSampling
+
+    return ModelSampling(services)
 
 
 def _configured(config: Config) -> Mapping[str, ConfiguredServer]:

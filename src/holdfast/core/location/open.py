@@ -25,7 +25,7 @@ from holdfast.core.form.forms import Forms
 from holdfast.core.form.global_forms import GlobalForms
 from holdfast.core.lazy import Lazy
 from holdfast.core.location.location_context import open_location_context
-from holdfast.core.location.location_mcp import open_mcp, server_prompts
+from holdfast.core.location.location_mcp import model_sampling, open_mcp, server_prompts
 from holdfast.core.location.mcp_tools import open_mcp_tools
 from holdfast.core.location.services import LocationServices
 from holdfast.core.location.settings import (
@@ -208,6 +208,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             refresh=config.refresh,
         ),
     )
+    mcp.servers.sampler = Lazy(partial(model_sampling, runner_services))
     return LocationServices(
         location=location,
         project=project,
