@@ -3,7 +3,7 @@
 Each argument is `name` or `name=value`:
   tools=PATH        a file with what tools/list answers; `echo` and a few others by default
   hang              nothing is ever answered
-  die               the process ends at once
+  die[=PATH]        the process ends at once; with a path, while that file exists
   garbage           lines that are no messages come first
   stderr=TEXT       written to standard error at the start
   flood=N           answer tools/list with N tools
@@ -42,7 +42,7 @@ if "child" in options:
         file.write(str(child.pid))
 if "stubborn" in options:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-if "die" in options:
+if "die" in options and (not options["die"] or os.path.exists(options["die"])):
     print("it cannot be configured", file=sys.stderr, flush=True)
     sys.exit(3)
 if "garbage" in options:
@@ -78,6 +78,9 @@ def call(id: object, name: str, arguments: dict[str, Any]) -> None:
         return
     elif name == "environment":
         text = json.dumps({"variables": dict(os.environ), "cwd": os.getcwd()})
+    elif name == "leak":
+        send({"id": id, "error": {"code": -32000, "message": f"the key {os.environ['API_KEY']} is wrong"}})
+        return
     elif name == "fail":
         text, error = "it did not work", True
     send({"id": id, "result": {"content": [{"type": "text", "text": text}], "isError": error}})

@@ -143,6 +143,31 @@ async def test_a_server_that_dies_in_a_call_tells_why_and_is_started_again(world
     assert len(lines(starts)) == 2
 
 
+async def test_a_call_does_not_wait_as_long_as_the_background(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MCP-157: the next start without a call would come after a minute."""
+    monkeypatch.setattr("holdfast.core.mcp.server.FIRST_DELAY", 120.0)
+    monkeypatch.setattr("holdfast.core.mcp.server.LONGEST_CALL_DELAY", 0.05)
+    broken = world.home / "broken"
+    broken.touch()
+    configure(world, s=scripted(f"die={broken}"))
+    async with world.host() as hf:
+        await until(hf, "s", "failed")
+        broken.unlink()
+        assert await text_of_call(hf, "s", "echo", text="hi") == "hi"
+
+
+async def test_an_eager_server_that_ends_is_connected_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MCP-157: also if nobody calls it."""
+    monkeypatch.setattr("holdfast.core.mcp.server.FIRST_DELAY", 0.01)
+    configure(world, s=scripted(eager=True))
+    async with world.host() as hf:
+        before = await until(hf, "s", "connected")
+        with pytest.raises(ServiceUnavailable):
+            await hf.mcp.call("s", tool="die")
+        await until(hf, "s", "failed", "starting", "connected")
+        assert (await until(hf, "s", "connected")).since != before.since
+
+
 async def test_a_tool_that_fails_is_a_result(world: World) -> None:
     """API-596."""
     configure(world, s=scripted())
@@ -314,6 +339,8 @@ async def test_what_a_server_writes_is_in_its_log_without_secrets(
         ):
             assert expected in part.text
         assert (await hf.mcp.log("s", position=part.position)).data.text == ""
+        with pytest.raises(ServiceUnavailable, match=r"the key \*\*\* is wrong"):
+            await hf.mcp.call("s", tool="leak")
         with pytest.raises(ServiceUnavailable):
             await hf.mcp.call("s", tool="die")
         await until(hf, "s", "failed")
