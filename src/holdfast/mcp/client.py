@@ -13,7 +13,7 @@ from holdfast.mcp.connection import Connection
 from holdfast.mcp.errors import McpError, NotOffered, ServerError, SessionExpired, Timeout
 from holdfast.mcp.listing import ListKind, ListLimits, read_list
 from holdfast.mcp.messages import HEADER_MISMATCH
-from holdfast.mcp.negotiation import Agreement, Negotiation
+from holdfast.mcp.negotiation import PROBE_SECONDS, Agreement, Negotiation
 from holdfast.mcp.param_headers import InvalidAnnotation, ParamHeader, param_headers, routing_headers
 from holdfast.mcp.reading import read_completion, read_prompt_result, read_resource_result, read_tool_result
 from holdfast.mcp.subscriptions import Subscriptions
@@ -37,10 +37,12 @@ PROMPTS = ListKind("prompts/list", "prompts", Prompt, "name")
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """Seconds. `startup` is until a version is agreed upon, `catalog` for one whole list and for each other small
-    request, `execution` for a call of a tool, a resource or a prompt. Progress does not extend them."""
+    """Seconds. `startup` is until a version is agreed upon, of which `probe` is left for a question that an older
+    server may not answer; `catalog` for one whole list and for each other small request; `execution` for a call of a
+    tool, a resource or a prompt. Progress does not extend them."""
 
     startup: float = 30.0
+    probe: float = PROBE_SECONDS
     catalog: float = 30.0
     execution: float = 12 * 3600.0
 
@@ -261,7 +263,13 @@ class Client:
         return self._agreement
 
     async def _agree(self) -> None:
-        negotiation = Negotiation(self._connection, self._info, self._handlers.features, **self._negotiating)
+        negotiation = Negotiation(
+            self._connection,
+            self._info,
+            self._handlers.features,
+            probe_seconds=self._timeouts.probe,
+            **self._negotiating,
+        )
         agreement = self._agreement = await negotiation.agree()
         self._peer.version = agreement.version
         self._stamp = Stamp(agreement.version, self._info, self._handlers.features)
