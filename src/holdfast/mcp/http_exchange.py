@@ -37,7 +37,8 @@ REDIRECTS = 3
 CHALLENGES = 2
 """How often one request is sent again after a challenge: once for a token, once for more scope."""
 REFUSAL_BYTES = 64 * 1024
-INFLATE_RATIO = 200
+INFLATE_RATIO = 2000
+"""More than is possible: it is decompressed in small pieces, and what they add up to is limited."""
 
 
 class HttpExchange:
@@ -156,9 +157,11 @@ class Body:
                 if piece := next(self._pieces, b""):
                     return piece
                 data = await self._response.read()
-                if self._inflate is None or not data:
+                if self._inflate is None:
                     return data
                 self._pieces = self._inflate.pieces(data)
+                if not data:
+                    return next(self._pieces, b"")  # raises if the compressed body is not whole
         except UndecodableBody as error:
             raise ProtocolError(f"The answer of the MCP server cannot be read: {error}") from error
         except (HttpError, OSError) as error:
