@@ -539,7 +539,6 @@ async def test_a_server_that_is_not_there_is_unreachable() -> None:
     async with server.serving():
         pass
 
-
     with pytest.raises(Unreachable, match="cannot be reached"):
         await connect_http(server.url, INFO)
     with pytest.raises(ProtocolError, match="is not the address"):
