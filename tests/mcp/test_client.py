@@ -11,7 +11,7 @@ from tests.mcp.support import SILENCE, Json, Refusal, ScriptedServer, connected
 from holdfast.mcp import subscriptions
 from holdfast.mcp.client import Client
 from holdfast.mcp.content import TextContent
-from holdfast.mcp.errors import NotOffered, ServerError
+from holdfast.mcp.errors import NotOffered, ProtocolError, ServerError
 from holdfast.mcp.handlers import Asked, Handlers
 from holdfast.mcp.input import Elicitation, ElicitationAnswer, InputAnswer, InputRequired, Root, RootsAnswer
 from holdfast.mcp.results import LogMessage, ToolResult
@@ -175,11 +175,21 @@ async def test_a_call_that_needs_input_is_made_again_by_another_client() -> None
         requests = {"who": form, "where": {"method": "roots/list"}}
         return {"resultType": "input_required", "inputRequests": requests, "requestState": "s"}
 
-    async with await stateless(stateless_server({"tools/call": answer})) as client:
+    async def elicit(elicitation: Elicitation, asked: Asked) -> ElicitationAnswer:
+        raise AssertionError
+
+    async def roots() -> list[Root]:
+        raise AssertionError
+
+    handlers = Handlers(elicit=elicit, roots=roots)
+    async with await stateless(stateless_server({"tools/call": answer}), handlers) as client:
         required = await client.call_tool("a", {"x": 1})
         assert isinstance(required, InputRequired)
         assert set(required.requests) == {"who", "where"}
     async with await stateless(stateless_server({"tools/call": answer})) as client:
+        with pytest.raises(ProtocolError, match="not offered to it"):
+            await client.call_tool("a", {"x": 1})
+    async with await stateless(stateless_server({"tools/call": answer}), handlers) as client:
         answers: dict[str, InputAnswer] = {
             "who": ElicitationAnswer(action="accept", content={"name": "Ada", "age": 36, "tags": ["x"]}),
             "where": RootsAnswer(roots=[Root(uri="file:///a")]),

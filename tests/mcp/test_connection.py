@@ -233,6 +233,18 @@ async def test_malformed_parameters_are_refused(params: Json) -> None:
         assert (await server.answered(7))["error"]["code"] == -32602
 
 
+async def test_a_model_that_uses_tools_is_refused() -> None:
+    """MCP-040"""
+
+    async def sample(sampling: Sampling, asked: Asked) -> SamplingAnswer:
+        raise AssertionError
+
+    server = ScriptedServer()
+    async with await connected(server, Handlers(sample=sample)):
+        server.request(7, "sampling/createMessage", messages=[], maxTokens=5, tools=[{"name": "x"}])
+        assert (await server.answered(7))["error"]["code"] == -32602
+
+
 async def test_a_handler_that_fails_is_an_internal_error_without_details(caplog: pytest.LogCaptureFixture) -> None:
     """MCP-044"""
 

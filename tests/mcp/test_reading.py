@@ -172,6 +172,15 @@ def test_a_result_that_asks_for_input_has_all_that_is_needed_to_go_on() -> None:
         {"resultType": "input_required", "inputRequests": {"a": {"method": "tools/call"}}},
         {"resultType": "input_required", "inputRequests": {"a": {"method": "elicitation/create"}}},
         {"resultType": "input_required", "inputRequests": {str(n): {"method": "roots/list"} for n in range(33)}},
+        {
+            "resultType": "input_required",
+            "inputRequests": {
+                "a": {
+                    "method": "sampling/createMessage",
+                    "params": {"messages": [], "maxTokens": 1, "toolChoice": {}},
+                }
+            },
+        },
         {"resultType": "input_required", "requestState": 7},
         {"resultType": "task", "content": []},
         {"resultType": 7, "content": []},

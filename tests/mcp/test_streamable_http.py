@@ -541,7 +541,7 @@ async def test_a_server_that_is_not_there_is_unreachable() -> None:
 
     with pytest.raises(Unreachable, match="cannot be reached"):
         await connect_http(server.url, INFO)
-    with pytest.raises(ProtocolError, match="is not the address"):
+    with pytest.raises(ProtocolError, match="not the address"):
         await connect_http("file:///etc/passwd", INFO)
 
 

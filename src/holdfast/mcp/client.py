@@ -20,7 +20,7 @@ from holdfast.mcp.subscriptions import Subscriptions
 from holdfast.mcp.versions import Stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from holdfast.mcp.capabilities import Implementation, ServerCapabilities
     from holdfast.mcp.handlers import Handlers
@@ -107,15 +107,12 @@ class Client:
     async def start(self, *, version: str | None = None, last_version: str | None = None) -> None:
         """Connects and agrees on a version; see `Negotiation`. On failure the client has to be closed."""
         self._negotiating = {"version": version, "last_version": last_version}
-        seconds = self._timeouts.startup
-        try:
-            async with asyncio.timeout(seconds) as limit:
-                await self._connection.start()
-                await self._agree()
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise Timeout("initialize", seconds) from error
+
+        async def start() -> None:
+            await self._connection.start()
+            await self._agree()
+
+        await self._within_startup(start)
 
     async def close(self) -> None:
         """Ends the connection and everything that was started for it. Calls that are under way fail."""
@@ -180,12 +177,12 @@ class Client:
             return await self._call("tools/call", params, seconds, on_progress=on_progress, key=key, repeatable=False)
 
         try:
-            return read_tool_result(await call())
+            return read_tool_result(await call(), self._handlers.features)
         except ServerError as error:
             if error.code != HEADER_MISMATCH or not self._agreed.version.stateless:
                 raise
         await self.list_tools()  # the server has not run the call: the tool's schema is another one by now
-        return read_tool_result(await call())
+        return read_tool_result(await call(), self._handlers.features)
 
     async def read_resource(
         self,
@@ -197,9 +194,8 @@ class Client:
         state: str | None = None,
     ) -> ReadResult | InputRequired:
         seconds = self._timeouts.execution if seconds is None else seconds
-        return read_resource_result(
-            await self._call("resources/read", {"uri": uri} | _input(answers, state), seconds, key=key)
-        )
+        raw = await self._call("resources/read", {"uri": uri} | _input(answers, state), seconds, key=key)
+        return read_resource_result(raw, self._handlers.features)
 
     async def get_prompt(
         self,
@@ -213,7 +209,8 @@ class Client:
     ) -> PromptResult | InputRequired:
         seconds = self._timeouts.execution if seconds is None else seconds
         params = {"name": name, "arguments": dict(arguments or {})} | _input(answers, state)
-        return read_prompt_result(await self._call("prompts/get", params, seconds, key=key))
+        raw = await self._call("prompts/get", params, seconds, key=key)
+        return read_prompt_result(raw, self._handlers.features)
 
     async def complete(
         self, reference: Mapping[str, str], argument: str, value: str, *, known: Mapping[str, str] | None = None
@@ -262,6 +259,16 @@ class Client:
             raise RuntimeError("the client has not been started")
         return self._agreement
 
+    async def _within_startup(self, work: Callable[[], Awaitable[None]]) -> None:
+        seconds = self._timeouts.startup
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                await work()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise Timeout("initialize", seconds) from error
+
     async def _agree(self) -> None:
         negotiation = Negotiation(
             self._connection,
@@ -271,6 +278,7 @@ class Client:
             **self._negotiating,
         )
         agreement = self._agreement = await negotiation.agree()
+        self._negotiating["last_version"] = agreement.version.name
         self._peer.version = agreement.version
         self._stamp = Stamp(agreement.version, self._info, self._handlers.features)
         self._subscriptions.begin(agreement.version, agreement.capabilities)
@@ -327,8 +335,7 @@ class Client:
         async with self._renewing:
             if self._agreement is not agreement:
                 return
-            async with asyncio.timeout(self._timeouts.startup):
-                await self._agree()
+            await self._within_startup(self._agree)
         self._peer.everything_changed()
 
     def _headers_of(self, method: str, params: dict[str, Any]) -> tuple[ParamHeader, ...]:

@@ -43,6 +43,8 @@ REQUEST_LIMIT = 64
 """Of requests of the other side that are being answered. One that sends more does not wait for answers."""
 CANCEL_SECONDS = 5.0
 """How long a notification about a cancelled call may take."""
+CLOSE_SECONDS = 5.0
+"""How long handlers may take to end after their cancellation."""
 
 log = logging.getLogger(__name__)
 
@@ -181,7 +183,7 @@ class Connection:
             task.cancel()
         try:
             if tasks:
-                await asyncio.wait(tasks)
+                await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
         finally:
             await self.transport.close()
 

@@ -70,8 +70,7 @@ class HttpExchange:
         challenges = redirects = 0
         while True:
             sent = {**self._headers, **headers}
-            if target.origin.scheme == self._target.origin.scheme or target.origin.is_secure:
-                await self._authorizer.authorize(sent)
+            await self._authorizer.authorize(sent)
             response = await self._exchange(Request(method, target, sent, (body,) if body else ()), repeatable)
             if response.status == 401 or (response.status == 403 and "www-authenticate" in response.headers):
                 challenge = Challenge(self.url, response.status, dict(response.headers))
@@ -122,7 +121,7 @@ def _parsed(url: str) -> Url:
     try:
         return parse(url)
     except ValueError as error:
-        raise ProtocolError(f"{shown(url)} is not the address of an MCP server: {error}") from error
+        raise ProtocolError(f"This is not the address of an MCP server: {error}") from error  # it may hold a password
 
 
 def _same_place(new: Url, old: Url) -> bool:

@@ -94,7 +94,7 @@ class StdioTransport:
         try:
             async with self._lock:  # a process that does not read holds up one message, not a growing number
                 await self._process.write(frame + b"\n")
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:  # what loops raise for a pipe that is closed
             raise await self._ended() from error
 
     def adopt(self, version: Version) -> None:

@@ -8,6 +8,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -32,6 +33,8 @@ LEAST_RETRY_SECONDS = 0.1
 MOST_RETRY_SECONDS = 60.0
 RESUME_ATTEMPTS = 5
 DELETE_SECONDS = 2.0
+
+log = logging.getLogger(__name__)
 
 
 class Stream:
@@ -107,7 +110,8 @@ class StreamableHttp:
         receiver = self._receiving()
         kind = content_type(response)
         if kind == "application/json":
-            receiver.received(await read_body(response, self._limit), id)
+            if not receiver.received(await read_body(response, self._limit), id):
+                raise ProtocolError("The MCP server answered with JSON that is no message")
         elif kind == "text/event-stream":
             await self._follow(response, id)
         elif response.status != 202:
@@ -192,6 +196,9 @@ class StreamableHttp:
                 pass
             except McpError:
                 return  # no such stream, or a call will tell the reason
+            except Exception:
+                log.exception("listening to an MCP server failed")
+                return
             finally:
                 if response is not None:
                     response.close()
