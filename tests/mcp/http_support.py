@@ -98,6 +98,7 @@ class HttpServer:
             **(routes or {}),
         }
         self.url = ""
+        self.connections = 0
         self._arrived = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -127,6 +128,7 @@ class HttpServer:
             await server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)

@@ -290,9 +290,38 @@ async def test_a_tool_with_invalid_marks_for_headers_is_left_out() -> None:
     good = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "Region"}}}
     bad = {"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": "Region"}}}
     tools = [{"name": "good", "inputSchema": good}, {"name": "bad", "inputSchema": bad}]
-    async with await stateless(stateless_server({"tools/list": {"tools": tools}})) as client:
+    server = stateless_server({"tools/list": {"tools": tools}})
+    async with await stateless(server) as client:
+        assert len((await client.list_tools()).items) == 2  # there are no headers
+        client._connection.transport.has_headers = True  # type: ignore[misc]
         listing = await client.list_tools()
         assert [tool.name for tool in listing.items] == ["good"]
         assert [rejected.name for rejected in listing.rejected] == ["bad"]
     async with await connected(ScriptedServer({"tools/list": {"tools": tools}})) as client:
+        client._connection.transport.has_headers = True  # type: ignore[misc]
         assert len((await client.list_tools()).items) == 2
+
+
+async def test_listening_ends_with_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MCP-051"""
+    monkeypatch.setattr(subscriptions, "RETRY_SECONDS", 0.001)
+    heard, server = Heard(), stateless_server()
+    client = await stateless(server, heard.handlers())
+    await server.called("subscriptions/listen")
+    server.die(1)
+    async with asyncio.timeout(10):
+        while client._connection._tasks:
+            await asyncio.wait(client._connection._tasks)
+    assert heard.events == []
+    await client.close()
+
+
+async def test_arguments_that_are_no_json_are_not_sent() -> None:
+    """MCP-026"""
+    server = ScriptedServer()
+    async with await connected(server) as client:
+        for value in ("\ud800", object()):
+            with pytest.raises(ProtocolError, match="tools/call cannot be sent"):
+                await client.call_tool("a", {"x": value})
+        await client.ping()
+        assert client._connection._calls == {}

@@ -307,6 +307,15 @@ async def test_bad_requests_are_refused(method: str, params: Json, code: int) ->
         assert (await peer.call("ping"))["result"] == {}
 
 
+async def test_what_is_no_message_is_answered_with_an_error() -> None:
+    """MCP-086"""
+    async with hand() as peer:
+        nothing: list[Any] = ["text", [], {"id": 7}]
+        for nonsense in nothing:
+            assert (await peer.send(nonsense))["error"]["code"] == -32700
+        assert (await peer.call("ping"))["result"] == {}
+
+
 async def test_an_array_of_requests_is_answered_one_by_one() -> None:
     """MCP-006"""
     async with hand() as peer:

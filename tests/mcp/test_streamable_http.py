@@ -69,6 +69,18 @@ async def test_an_answer_may_be_json_or_a_stream() -> None:
         assert "mcp-protocol-version" not in server.requests("initialize")[0].headers
 
 
+async def test_a_connection_is_used_again_after_an_answer() -> None:
+    """MCP-060"""
+    server = HttpServer()
+    server.routes["tools/call"] = lambda request: stream(result_event(request, RESULT), b": the end\n\n")
+    async with http_client(server) as client:
+        await server.request("GET")
+        for _ in range(5):
+            assert await client.call_tool("a", {}) == DONE
+            await asyncio.sleep(0.005)  # the rest of the stream arrives
+        assert server.connections <= 3
+
+
 async def test_other_messages_come_before_the_answer() -> None:
     """MCP-060, MCP-041, MCP-021"""
     asked: list[Any] = []
@@ -145,7 +157,10 @@ async def test_a_session_id_that_is_not_valid_is_refused(id: str) -> None:
             pass
 
 
-async def test_an_expired_session_is_renewed_and_the_call_repeated() -> None:
+@pytest.mark.parametrize(
+    ("status", "code", "message"), [(404, -32600, "not found"), (400, -32000, "Bad Request: No valid session ID")]
+)
+async def test_an_expired_session_is_renewed_and_the_call_repeated(status: int, code: int, message: str) -> None:
     """MCP-061, MCP-052"""
     numbers = iter(range(1, 10))
     expired = {"s1"}
@@ -153,7 +168,7 @@ async def test_an_expired_session_is_renewed_and_the_call_repeated() -> None:
 
     def call(request: Incoming) -> Reply:
         if request.headers["mcp-session-id"] in expired:
-            return failure(request, 404, -32600, "Session not found")
+            return failure(request, status, code, message)
         return answer(request, RESULT)
 
     server = HttpServer(

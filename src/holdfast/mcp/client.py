@@ -48,9 +48,10 @@ class Timeouts(msgspec.Struct, frozen=True):
 
 
 class Client:
-    """Use `connect_stdio` and `connect_http` to get one, and `close` it. It does not reconnect by itself: after
-    ServerClosed every call raises the same, and a new client has to be connected. Only an expired HTTP session is
-    renewed, and the call is repeated that the server has refused for it."""
+    """Use `connect_stdio` and `connect_http` to get one, and `close` it. It does not reconnect by itself. Once `end` is
+    set every call raises it, and a new client has to be connected. Over HTTP there is no standing connection: a call
+    that does not get through fails by itself, and a later one may succeed. An expired session is renewed, and the call
+    is repeated that the server has refused for it."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class Client:
         self._limits = limits or ListLimits()
         self._peer = ClientPeer(handlers)
         self._connection = self._peer.connection = Connection(transport, self._peer)
-        self._subscriptions = Subscriptions(self._call_long, self._connection.run, handlers)
+        self._subscriptions = Subscriptions(self._call_long, self._connection.run, self._is_open, handlers)
         self._agreement: Agreement | None = None
         self._stamp: Stamp | None = None
         self._negotiating: dict[str, Any] = {}
@@ -338,6 +339,9 @@ class Client:
             await self._within_startup(self._agree)
         self._peer.everything_changed()
 
+    def _is_open(self) -> bool:
+        return self._connection.end is None
+
     def _headers_of(self, method: str, params: dict[str, Any]) -> tuple[ParamHeader, ...]:
         return self._param_headers.get(params["name"], ()) if method == "tools/call" else ()
 
@@ -358,7 +362,8 @@ class Client:
             raise Timeout(kind.method, seconds) from error
 
     def _check_tool(self, tool: Tool, raw: msgspec.Raw) -> str | None:
-        if not self._agreed.version.stateless or b"x-mcp-header" not in bytes(raw):
+        used = self._agreed.version.stateless and self._connection.transport.has_headers
+        if not used or b"x-mcp-header" not in bytes(raw):
             return None
         try:
             param_headers(tool.input_schema)
