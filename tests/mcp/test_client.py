@@ -278,6 +278,11 @@ async def test_a_call_with_unfitting_headers_is_made_again_after_the_tools_were_
     async with await stateless(server) as client:
         assert isinstance(await client.call_tool("a", {}), ToolResult)
         assert server.methods()[1:] == ["tools/call", "tools/list", "tools/call"]
+    server = stateless_server({"tools/call": Refusal(-32602, "bad")})
+    async with await stateless(server) as client:
+        with pytest.raises(ServerError):
+            await client.call_tool("a", {})
+        assert server.methods()[1:] == ["tools/call"]
     answers = [Refusal(-32020, "header"), Refusal(-32020, "header")]
     server = stateless_server({"tools/call": lambda _: answers.pop(0), "tools/list": {"tools": []}})
     async with await stateless(server) as client:
