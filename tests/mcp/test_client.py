@@ -262,6 +262,28 @@ async def test_a_stream_that_ends_is_opened_again_and_everything_told(monkeypatc
         assert heard.events == ["tools", "tools"]
 
 
+async def test_a_stream_that_the_server_cancels_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MCP-051"""
+    monkeypatch.setattr(subscriptions, "RETRY_SECONDS", 0.001)
+    heard, server = Heard(), stateless_server()
+    async with await stateless(server, Handlers(on_tools_changed=lambda: heard.note("tools"))):
+        first = await server.called("subscriptions/listen")
+        server.notify("notifications/cancelled", requestId=first["id"], reason="restart")
+        await server.message(lambda message: message["method"] == "subscriptions/listen" and message != first)
+        assert heard.events == ["tools"]
+
+
+async def test_a_call_is_not_cancelled_by_a_server_with_requests_of_its_own() -> None:
+    """MCP-025"""
+    server = ScriptedServer({"tools/call": SILENCE})
+    async with await connected(server) as client:
+        call = asyncio.create_task(client.call_tool("a", {}))
+        id = (await server.called("tools/call"))["id"]
+        server.notify("notifications/cancelled", requestId=id)
+        server.answer(id, RESULT)
+        assert isinstance(await call, ToolResult)
+
+
 async def test_a_server_that_refuses_to_be_listened_to_is_not_asked_again() -> None:
     """MCP-051"""
     server = stateless_server({"subscriptions/listen": Refusal(-32601, "no"), "tools/list": {"tools": []}})

@@ -98,6 +98,8 @@ class Connection:
         self._request_limit = request_limit
         self.batches = False
         """Whether a message may be an array of messages."""
+        self.calls_may_be_cancelled = False
+        """Whether the other side may cancel a call that was made to it."""
         self.strays = 0
         """Answers to no call that waits, and requests whose id is in use."""
         self._peer = peer
@@ -270,6 +272,8 @@ class Connection:
             return
         if id in self._answering:
             self._answering[id].cancel()
+        elif self.calls_may_be_cancelled and isinstance(id, int):
+            self.failed(id, ServerClosed("The other side has cancelled the request"))
 
     def _begin(self, request: Request, answering: int | None) -> None:
         if self._end is not None:
