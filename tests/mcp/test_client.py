@@ -262,6 +262,20 @@ async def test_a_stream_that_ends_is_opened_again_and_everything_told(monkeypatc
         assert heard.events == ["tools", "tools"]
 
 
+async def test_a_callback_that_fails_does_not_end_listening(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MCP-054, MCP-051"""
+    monkeypatch.setattr(subscriptions, "RETRY_SECONDS", 0.001)
+
+    def fail() -> None:
+        raise RuntimeError("broken callback")
+
+    ends: list[Any] = [{}, SILENCE]
+    server = stateless_server({"subscriptions/listen": lambda _: ends.pop(0)})
+    async with await stateless(server, Handlers(on_tools_changed=fail)):
+        first = await server.called("subscriptions/listen")
+        await server.message(lambda message: message["method"] == "subscriptions/listen" and message != first)
+
+
 async def test_a_stream_that_the_server_cancels_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """MCP-051"""
     monkeypatch.setattr(subscriptions, "RETRY_SECONDS", 0.001)

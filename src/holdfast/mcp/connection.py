@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from holdfast.mcp.callbacks import tell
 from holdfast.mcp.errors import McpError, ProtocolError, RpcError, ServerClosed, Timeout
 from holdfast.mcp.messages import (
     INTERNAL_ERROR,
@@ -204,7 +205,7 @@ class Connection:
             else:
                 self._handle(frame, answering)
         except Malformed:
-            self._call_peer(self._peer.on_garbage, frame)
+            tell(self._peer.on_garbage, frame)
             return False
         except ProtocolError as error:
             if answering is None or not self.failed(answering, error):
@@ -229,7 +230,7 @@ class Connection:
             self.failed(id, _again(error))
         for task in list(self._answering.values()):
             task.cancel()
-        self._call_peer(self._peer.on_closed, error)
+        tell(self._peer.on_closed, error)
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -242,7 +243,7 @@ class Connection:
             case Notification("notifications/cancelled", params):
                 self._cancelled(params)
             case Notification(method, params):
-                self._call_peer(self._peer.on_notification, method, params)
+                tell(self._peer.on_notification, method, params)
             case Request() as request:
                 self._begin(request, answering)
 
@@ -263,7 +264,7 @@ class Connection:
         token = progress.progress_token
         call = self._calls.get(token) if isinstance(token, int) else None
         if call is not None and call.on_progress is not None and not call.answer.done():
-            self._call_peer(call.on_progress, Progress(progress.progress, progress.total, progress.message))
+            tell(call.on_progress, Progress(progress.progress, progress.total, progress.message))
 
     def _cancelled(self, params: msgspec.Raw) -> None:
         try:
@@ -310,12 +311,6 @@ class Connection:
         with suppress(McpError, TimeoutError):
             async with asyncio.timeout(CANCEL_SECONDS):
                 await self.notify("notifications/cancelled", params)
-
-    def _call_peer(self, callback: Callable[..., None], *arguments: object) -> None:
-        try:
-            callback(*arguments)
-        except Exception:
-            log.exception("a callback for an MCP connection failed")
 
 
 def _encoded(method: str, write: Callable[..., bytes], *parts: Any) -> bytes:
