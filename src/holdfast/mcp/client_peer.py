@@ -73,7 +73,10 @@ class ClientPeer:
                 elicitation = _params(request.params, Elicitation)
                 return await handlers.elicit(elicitation, self._asked(request))
             case "sampling/createMessage" if handlers.sample is not None:
-                return await handlers.sample(_params(request.params, Sampling), self._asked(request))
+                sampling = _params(request.params, Sampling)
+                if sampling.uses_tools:
+                    raise RpcError(INVALID_PARAMS, "A model that uses tools was not declared as a capability")
+                return await handlers.sample(sampling, self._asked(request))
             case _:
                 raise RpcError(METHOD_NOT_FOUND, "Method not found")
 

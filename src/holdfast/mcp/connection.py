@@ -43,6 +43,8 @@ REQUEST_LIMIT = 64
 """Of requests of the other side that are being answered. One that sends more does not wait for answers."""
 CANCEL_SECONDS = 5.0
 """How long a notification about a cancelled call may take."""
+CLOSE_SECONDS = 5.0
+"""How long handlers may take to end after their cancellation."""
 
 log = logging.getLogger(__name__)
 
@@ -91,8 +93,9 @@ class _Call:
 
 
 class Connection:
-    def __init__(self, transport: Transport, peer: Peer) -> None:
+    def __init__(self, transport: Transport, peer: Peer, *, request_limit: int = REQUEST_LIMIT) -> None:
         self.transport = transport
+        self._request_limit = request_limit
         self.batches = False
         """Whether a message may be an array of messages."""
         self.strays = 0
@@ -129,15 +132,15 @@ class Connection:
         is called with the id of the request before it is sent."""
         self._check_open()
         self._last_id = id = self._last_id + 1
-        call = self._calls[id] = _Call(on_progress, key)
         if on_progress is not None:
             params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": id}}
+        frame = _encoded(method, write_request, id, method, params)
+        call = self._calls[id] = _Call(on_progress, key)
         if on_sent is not None:
             on_sent(id)
         try:
             async with asyncio.timeout(seconds) as limit:
-                route = Route(method, id, headers or {}, repeatable)
-                await self.transport.send(write_request(id, method, params), route)
+                await self.transport.send(frame, Route(method, id, headers or {}, repeatable))
                 return await call.answer
         except TimeoutError as error:
             if cancellable:
@@ -159,7 +162,7 @@ class Connection:
 
     async def notify(self, method: str, params: Any = None) -> None:
         self._check_open()
-        await self.transport.send(write_notification(method, params), Route(method))
+        await self.transport.send(_encoded(method, write_notification, method, params), Route(method))
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Starts a task that `close` ends."""
@@ -181,7 +184,7 @@ class Connection:
             task.cancel()
         try:
             if tasks:
-                await asyncio.wait(tasks)
+                await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
         finally:
             await self.transport.close()
 
@@ -274,8 +277,9 @@ class Connection:
         if request.id in self._answering:
             self.strays += 1
             return
-        if len(self._answering) >= REQUEST_LIMIT:
-            self.closed(ProtocolError(f"The other side sent {REQUEST_LIMIT} requests without waiting for an answer"))
+        if len(self._answering) >= self._request_limit:
+            reason = f"The other side sent {self._request_limit} requests without waiting for an answer"
+            self.closed(ProtocolError(reason))
             return
         incoming = IncomingRequest(request.id, request.method, request.params, answering)
         self._answering[request.id] = self.run(self._answer(incoming))
@@ -308,6 +312,13 @@ class Connection:
             callback(*arguments)
         except Exception:
             log.exception("a callback for an MCP connection failed")
+
+
+def _encoded(method: str, write: Callable[..., bytes], *parts: Any) -> bytes:
+    try:
+        return write(*parts)
+    except (TypeError, ValueError) as error:
+        raise ProtocolError(f"{method} cannot be sent: {error}") from error
 
 
 def _again(error: McpError) -> McpError:

@@ -25,18 +25,21 @@ MOST_RETRY_SECONDS = 60.0
 
 
 class Subscriptions:
-    """`call` sends a request and waits for its answer; `run` starts a task that ends with the connection."""
+    """`call` sends a request and waits for its answer; `run` starts a task that ends when the connection is closed;
+    `is_open` tells whether the connection may still be used."""
 
     def __init__(
         self,
         call: Callable[[str, dict[str, Any]], Awaitable[msgspec.Raw]],
         run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        is_open: Callable[[], bool],
         handlers: Handlers,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._call = call
         self._run = run
+        self._is_open = is_open
         self._handlers = handlers
         self._sleep = sleep
         self._uris: dict[str, None] = {}
@@ -124,7 +127,8 @@ class Subscriptions:
             except NeedsAuthorization:
                 return  # a call will tell
             except ServerClosed:
-                pass
+                if not self._is_open():
+                    return
             except McpError:
                 return  # the server refuses; it would again
             delay = RETRY_SECONDS if loop.time() - started > MOST_RETRY_SECONDS else delay * 2
