@@ -6,7 +6,7 @@ import logging
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.core.agent.agents import Agents
 from holdfast.core.agent.builtin import builtin_agents
@@ -21,9 +21,12 @@ from holdfast.core.config.reload import LiveConfig
 from holdfast.core.config.trust import CopyTrust
 from holdfast.core.config.watch import Watch
 from holdfast.core.context.registry import SystemContextRegistry
+from holdfast.core.form.forms import Forms
+from holdfast.core.form.global_forms import GlobalForms
 from holdfast.core.lazy import Lazy
 from holdfast.core.location.location_context import open_location_context
 from holdfast.core.location.location_mcp import open_mcp
+from holdfast.core.location.mcp_tools import open_mcp_tools
 from holdfast.core.location.services import LocationServices
 from holdfast.core.location.settings import (
     image_limits,
@@ -79,6 +82,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+R = TypeVar("R", Questions, Forms)
+
 
 async def open_location(process: ProcessServices, location: Location, project: Project) -> LocationServices:
     """What is built before an error is closed again."""
@@ -103,7 +108,10 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     agents, ancestors = Agents(batches), Ancestors(process.database, sessions.log.signals)
     authorities = Authorities(location, ancestors, agents.authority, process.authority_at)
     permissions = _permissions(process, location, project, authorities)
-    questions = _questions(process, location, ancestors)
+    questions = _requests(Questions, process, location, ancestors)
+    forms = _requests(Forms, process, location, ancestors)
+    global_forms = GlobalForms(sessions.ids, sessions.clock, announce)
+    opening.callback(global_forms.close)
     authorizer = PermissionAuthorizer(permissions, sessions.ownership.identify)
 
     # What configuration changes, in one batch. The catalog holds the policy and follows the configuration first.
@@ -121,8 +129,10 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         callable_agents = CallableAgents(
             agents, sessions.store.ancestors, authorities, remembered(config, subagent_settings)
         )
+        mcp = open_mcp(process, location, config, catalog, agents, processes, forms, scope)
+        mcp_tools = open_mcp_tools(mcp.servers, config, agents, authorizer, lambda: tools.names, scope)
         context = open_location_context(
-            process, location, project, config, contributions, processes, callable_agents, scope, batches
+            process, location, project, config, contributions, processes, callable_agents, mcp_tools, scope, batches
         )
         commands = Commands(batches, skills=context.skills.list)
         commands.state.transform(builtin_commands(project.directory), scope, phase=Phase.BUILTIN)
@@ -139,7 +149,6 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             process, location, config, agents, context, authorizer, questions, processes, sandbox, isolation
         )
         builtin.register(tools, scope)
-        mcp = open_mcp(process, location, config, catalog, processes, scope)
     mentions = Mentions(
         Lookup(builtin.files, home_directory(host.environment)),
         agents,
@@ -174,13 +183,19 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     terminals = Terminals(location, Lazy(partial(_ptys, process, location, config)), terminal_hooks, plugins)
 
     # Closed in reverse: what asks people first, so that nobody waits for an answer; then what runs.
-    for close in (terminals, sandbox, processes, mcp, context, plugins, questions, permissions):
+    for close in (terminals, sandbox, processes, mcp, context, plugins, forms, questions, permissions):
         opening.push_async_callback(close.close)
     runner_services = RunnerServices(
         sessions=sessions,
         models=ModelServices(catalog, process.providers.transport, LearnedLimits(sessions.clock), request_hooks),
         tools=ToolServices(
-            tools, builtin.shell_commands(), authorizer, snapshots, PeopleRequests(permissions, questions), authorities
+            tools,
+            builtin.shell_commands(),
+            authorizer,
+            snapshots,
+            PeopleRequests(permissions, questions, forms),
+            authorities,
+            mcp_tools,
         ),
         here=LocationState(
             location=location,
@@ -201,8 +216,11 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         catalog=catalog,
         mcp_authorizations=mcp.authorizations,
         mcp=mcp.servers,
+        mcp_tools=mcp_tools,
         permissions=permissions,
         questions=questions,
+        forms=forms,
+        global_forms=global_forms,
         tools=tools,
         context=context,
         plugins=plugins,
@@ -267,9 +285,9 @@ def _permissions(
     )
 
 
-def _questions(process: ProcessServices, location: Location, ancestors: Ancestors) -> Questions:
+def _requests(kind: type[R], process: ProcessServices, location: Location, ancestors: Ancestors) -> R:
     sessions = process.sessions
-    return Questions(
+    return kind(
         log=sessions.log,
         database=process.database,
         ids=sessions.ids,

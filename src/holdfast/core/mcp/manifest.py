@@ -38,6 +38,8 @@ TOOLS_BYTES = 4 * 1024 * 1024
 MOST_PROBLEMS = 20
 SHOWN_CHARACTERS = 200
 
+_DECODER = msgspec.json.Decoder(Manifest)
+
 
 class Lists(Frozen):
     """What a server said it offers, as it was read."""
@@ -83,7 +85,8 @@ def make_manifest(lists: Lists) -> MadeManifest:
         ),
     )
     data = canonical(manifest)
-    return MadeManifest(manifest, hashlib.sha256(data).hexdigest(), data, problems.listed())
+    # Read back, so that schemas have the order of the stored bytes: another process offers the same bytes to a model.
+    return MadeManifest(_DECODER.decode(data), hashlib.sha256(data).hexdigest(), data, problems.listed())
 
 
 def canonical(manifest: Manifest) -> bytes:

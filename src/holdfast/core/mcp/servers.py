@@ -49,7 +49,8 @@ class LocationServers:
 
     @property
     def configured(self) -> bool:
-        return any(server.enabled for server in self._servers.values())
+        """Also if a person has disconnected it: what is offered to a model does not depend on that."""
+        return any(server.enabled or not server.configured.disabled for server in self._servers.values())
 
     @property
     def changed_by_hand(self) -> bool:

@@ -103,7 +103,8 @@ class Sending:
         await self._models.catalog.ready()
         agent = await self._preparation.fenced(session, self._preparation.agent(session.id, open_turn.agent))
         self._state.allowance.steps = agent.steps
-        tools = self._preparation.offered(agent, self._state.options)
+        offer = await self._sessions.epochs.offer(session.id)
+        tools = await self._preparation.offered(agent, self._state.options, offer)
         publisher = self.publisher(open_turn.agent, open_turn.model)
         publisher.adopt(MessageID(open_turn.message_id or ""), map(_waiting_call, calls), open_turn.used)
         output = await self._given_output(session.id, open_turn)
