@@ -1,4 +1,4 @@
-"""A small MCP server on stdin and stdout, without any package, whose behaviour its arguments choose. It starts in 20 ms.
+"""A small MCP server on stdin and stdout, without any package, whose behaviour its arguments choose.
 
 Each argument is `name` or `name=JSON`:
   tools=[…]         what tools/list answers; `echo` and a few others by default
@@ -22,6 +22,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 options = {}
 for argument in sys.argv[1:]:
@@ -60,12 +61,12 @@ if "flood" in options:
 generation = 0
 
 
-def send(message: dict[str, object]) -> None:
+def send(message: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     sys.stdout.flush()
 
 
-def call(id: object, name: str, arguments: dict[str, object]) -> None:
+def call(id: object, name: str, arguments: dict[str, Any]) -> None:
     text, error = str(arguments.get("text", "")), False
     if name == "die":
         print("giving up", file=sys.stderr, flush=True)
@@ -79,7 +80,7 @@ def call(id: object, name: str, arguments: dict[str, object]) -> None:
     send({"id": id, "result": {"content": [{"type": "text", "text": text}], "isError": error}})
 
 
-def answer(message: dict[str, object]) -> None:
+def answer(message: dict[str, Any]) -> None:
     id, method = message.get("id"), message["method"]
     params = message.get("params") or {}
     if id is None:

@@ -29,8 +29,10 @@ LIMITS = ListLimits(
 )
 
 
-async def open_client(server: ConfiguredServer, host: ServerHost, log: ServerLog, handlers: Handlers) -> Client:
-    """Raises McpError and ProcessError."""
+async def open_client(
+    server: ConfiguredServer, host: ServerHost, log: ServerLog, handlers: Handlers, last_version: str | None
+) -> Client:
+    """`last_version` is that of the protocol which the server spoke last time. Raises McpError and ProcessError."""
     config = server.config
     timeouts = Timeouts(server.timeouts.startup, server.timeouts.catalog, server.timeouts.execution)
     if isinstance(config, LocalServer):
@@ -39,7 +41,9 @@ async def open_client(server: ConfiguredServer, host: ServerHost, log: ServerLog
         async def start() -> ServerProcess:
             return start_server(host.processes, local, directory, host.environment, log)
 
-        return await connect_stdio(start, INFO, handlers=handlers, timeouts=timeouts, limits=LIMITS)
+        return await connect_stdio(
+            start, INFO, handlers=handlers, timeouts=timeouts, limits=LIMITS, last_version=last_version
+        )
     authorization = host.authorizations().of(server.name)
     return await connect_http(
         config.url,
@@ -49,4 +53,5 @@ async def open_client(server: ConfiguredServer, host: ServerHost, log: ServerLog
         handlers=handlers,
         timeouts=timeouts,
         limits=LIMITS,
+        last_version=last_version,
     )

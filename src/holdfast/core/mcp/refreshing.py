@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from holdfast.core.mcp.configured_servers import ConfiguredServer
-    from holdfast.core.mcp.stored_manifests import StoredManifests
+    from holdfast.core.mcp.stored_manifests import StoredManifests, StoredServer
     from holdfast.mcp.client import Client
 
     Read = Callable[[KnownServer | None, tuple[str, ...], McpError | None], None]
@@ -51,13 +51,14 @@ class ManifestRefresh:
         self.first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done after the first reading."""
 
-    def begin(self, known: KnownServer | None, run: Run) -> None:
-        if known is not None:
+    def begin(self, stored: StoredServer | None, run: Run) -> None:
+        if stored is not None:
+            known = stored.known
             # A call need not wait for the list.
             self._client.know_tools(
                 Tool(name=tool.name, input_schema=tool.input_schema) for tool in known.manifest.tools
             )
-            self._hash = known.hash
+            self._hash = known.hash if stored.version == self._client.version else None
         self._task = run(self._follow())
 
     def stop(self) -> None:
@@ -98,7 +99,7 @@ class ManifestRefresh:
             many = len(lists.tools.items) > MANY_TOOLS
             made = await asyncio.to_thread(make_manifest, lists) if many else make_manifest(lists)
             if made.hash != self._hash:
-                await self._manifests.store(self._server, made)
+                await self._manifests.store(self._server, made, self._client.version)
                 self._hash = made.hash
         except McpError as error:
             self._read(None, (), error)

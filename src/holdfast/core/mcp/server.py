@@ -17,6 +17,7 @@ from holdfast.core.mcp.errors import ServerUnavailable
 from holdfast.core.mcp.refreshing import ManifestRefresh
 from holdfast.core.mcp.server_handlers import ServerHandlers
 from holdfast.core.mcp.server_log import ServerLog, log_path
+from holdfast.core.mcp.stored_manifests import StoredServer
 from holdfast.core.process.process import ProcessError
 from holdfast.core.secret import hide
 from holdfast.mcp.errors import McpError, NeedsAuthorization, ServerClosed
@@ -67,6 +68,7 @@ class Server:
         self._known_changed = known_changed
         self._client: Client | None = None
         self._version: str | None = None
+        self._last_version: str | None = None
         self._starting: asyncio.Task[Client] | None = None
         self._refresh: ManifestRefresh | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -92,14 +94,20 @@ class Server:
 
     # -- life ------------------------------------------------------------------------------------------------------
 
-    def begin(self, known: KnownServer | None) -> None:
-        """`known` is the stored manifest. Without one the server is started in the background."""
-        self.known = known
-        if not self.enabled or self._closed:
+    def begin(self, stored: StoredServer | None) -> None:
+        """`stored` is what was known of the server last, if anything."""
+        if stored is None:
             return
-        if known is not None and self._status.state == "configured":
+        self.known, self._last_version = stored.known, stored.version
+        if self._status.state == "configured":
             self._set("known")
-        self._keep()
+
+    def keep(self) -> None:
+        """Start the server in the background, if its manifest is unknown or it is eager."""
+        needed = self.configured.eager or self.known is None
+        if needed and self._keeper is None and self.enabled and not self._closed:
+            self._keeper = self._run(self._keep_trying())
+            self._keeper.add_done_callback(self._kept)
 
     async def connect(self) -> None:
         """Enable the server and start it. Returns when it is connected or has failed; see `status`."""
@@ -127,7 +135,7 @@ class Server:
         if self._status.state == "needs_auth" and self.enabled and not self._closed:
             self._failures, self._not_before = 0, 0.0
             self.authorized()
-            self._keep()
+            self.keep()
 
     # -- connection ------------------------------------------------------------------------------------------------
 
@@ -168,7 +176,9 @@ class Server:
             await self._host.clock.sleep(delay)
         self._set("starting")
         try:
-            client = await open_client(self.configured, self._host, self.log, self.handlers.made(self._lost))
+            client = await open_client(
+                self.configured, self._host, self.log, self.handlers.made(self._lost), self._last_version
+            )
         except NeedsAuthorization as needs:
             self.needs_authorization(needs)
             raise
@@ -180,10 +190,12 @@ class Server:
             self._failed(McpError(f"{type(error).__name__}"))
             raise McpError("it could not be started because of a defect") from error
         self._client, self._version = client, client.version
+        stored = StoredServer(self.known, self._last_version or "") if self.known is not None else None
+        self._last_version = client.version
         self._connected_at = asyncio.get_running_loop().time()
-        self.log.line("state", f"connected, protocol version {client.version}")
+        self.log.line("state", f"protocol version {client.version}")
         self._refresh = ManifestRefresh(self.configured, client, self._host.manifests, self._lists_read)
-        self._refresh.begin(self.known, self._run)
+        self._refresh.begin(stored, self._run)
         return client
 
     def _started(self, task: asyncio.Task[Client]) -> None:
@@ -225,7 +237,7 @@ class Server:
         if self._client is None or self._closed or not self.enabled:
             return
         self._drop(error)
-        self._keep()
+        self.keep()
 
     def _drop(self, error: McpError) -> None:
         client, self._client, self._version = self._client, None, None
@@ -243,13 +255,6 @@ class Server:
         self._set("failed", self._reason(error))
 
     # -- background ------------------------------------------------------------------------------------------------
-
-    def _keep(self) -> None:
-        """Start the server without being asked, if its manifest is unknown or it is eager."""
-        needed = self.configured.eager or self.known is None
-        if needed and self._keeper is None and self.enabled and not self._closed:
-            self._keeper = self._run(self._keep_trying())
-            self._keeper.add_done_callback(self._kept)
 
     async def _keep_trying(self) -> None:
         while self.configured.eager or self._failures < STARTS_UNASKED:
@@ -294,7 +299,8 @@ class Server:
         if (state, error) == (self._status.state, self._status.error):
             return
         self._status = ServerState(state, self._host.clock.now(), error)
-        self.log.line("state", state if error is None else f"{state}: {error}")
+        if state not in ("configured", "known"):
+            self.log.line("state", state if error is None else f"{state}: {error}")
         self._host.announce(McpStatusChanged(server=self.name))
 
     def _reason(self, error: Exception) -> str:

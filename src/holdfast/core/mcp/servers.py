@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+UNASKED_SECONDS = 0.25
+"""How long a Location is open before servers are started that nobody has called: a command that only looks at
+something ends before that."""
+
 
 class LocationServers:
     """A `seam.Servers`."""
@@ -38,6 +42,7 @@ class LocationServers:
         self._servers: dict[str, Server] = {}
         self._known: tuple[KnownServer, ...] | None = ()
         self._opened = False
+        self._unasked: asyncio.TimerHandle | None = None
         self._work: set[asyncio.Task[None]] = set()
 
     # -- which servers there are -----------------------------------------------------------------------------------
@@ -76,7 +81,10 @@ class LocationServers:
     async def open(self) -> None:
         """Read what is known of the servers, and start those of which nothing is. Does not wait for any."""
         self._opened = True
-        await self._begin(self._servers.values())
+        servers = tuple(self._servers.values())
+        await self._read_known(servers)
+        if servers:
+            self._unasked = asyncio.get_running_loop().call_later(UNASKED_SECONDS, _keep, servers)
 
     def add(self, server: ConfiguredServer) -> None:
         """Until this process ends. It takes the place of a configured one of its name."""
@@ -105,6 +113,8 @@ class LocationServers:
         self._known = None
 
     async def close(self) -> None:
+        if self._unasked is not None:
+            self._unasked.cancel()
         servers, self._servers, self._known = tuple(self._servers.values()), {}, ()
         if servers:
             await asyncio.gather(*(server.close() for server in servers))
@@ -207,7 +217,11 @@ class LocationServers:
         return made
 
     async def _begin(self, servers: Iterable[Server]) -> None:
-        for server in tuple(servers):
+        await self._read_known(servers)
+        _keep(servers)
+
+    async def _read_known(self, servers: Iterable[Server]) -> None:
+        for server in servers:
             server.begin(await self._host.manifests.newest(server.configured))
         self._known = None
 
@@ -222,6 +236,11 @@ class LocationServers:
     async def _settle(self) -> None:
         while self._work:
             await asyncio.wait(tuple(self._work))
+
+
+def _keep(servers: Iterable[Server]) -> None:
+    for server in servers:
+        server.keep()
 
 
 def _key(whom: CallFor | None) -> str | None:

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.core.database.unit import Statement, Unit
 from holdfast.core.mcp.seam import KnownServer, Manifest
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from holdfast.core.clock import Clock
@@ -19,16 +20,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+class StoredServer(Frozen):
+    """What was stored of a server last. `version` is that of the protocol."""
+
+    known: KnownServer
+    version: str
+
+
 class StoredManifests:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
         self._decoder = msgspec.json.Decoder(Manifest)
 
-    async def newest(self, server: ConfiguredServer) -> KnownServer | None:
-        for hash, data in await self._database.fetch("mcp.newest", {"key": server.key}):
-            manifest = self._decode(data)
-            return KnownServer(server.name, str(hash), manifest) if manifest is not None else None
+    async def newest(self, server: ConfiguredServer) -> StoredServer | None:
+        for hash, version, data in await self._database.fetch("mcp.newest", {"key": server.key}):
+            if (manifest := self._decode(data)) is not None:
+                return StoredServer(KnownServer(server.name, str(hash), manifest), str(version))
         return None
 
     async def get(self, hash: str) -> Manifest | None:
@@ -36,7 +44,7 @@ class StoredManifests:
             return self._decode(data)
         return None
 
-    async def store(self, server: ConfiguredServer, made: MadeManifest) -> None:
+    async def store(self, server: ConfiguredServer, made: MadeManifest, version: str) -> None:
         """From now on this is the newest manifest of the server."""
         now = self._clock.now()
         await self._database.submit(
@@ -44,7 +52,7 @@ class StoredManifests:
                 server.key,
                 local=(
                     Statement("mcp.store_manifest", {"hash": made.hash, "data": made.data, "now": now}),
-                    Statement("mcp.set_newest", {"key": server.key, "hash": made.hash, "now": now}),
+                    Statement("mcp.set_newest", {"key": server.key, "hash": made.hash, "version": version, "now": now}),
                 ),
             )
         )

@@ -85,9 +85,14 @@ async def call(call: ApiCall) -> McpCallResult:
 
 
 async def log(call: ApiCall) -> McpLog:
-    from holdfast.core.mcp.server_log import read_log
+    """The Location is opened only if there is no log: its servers need not be started for this."""
+    from holdfast.core.mcp.server_log import log_path, read_log
 
-    async with call.services as services:
-        path = services.mcp.get(call.params.server).log.path
-        part = await asyncio.to_thread(read_log, path, call.query.position)
+    assert call.location is not None
+    name: str = call.params.server
+    path = log_path(call.runtime.paths.data / "mcp", call.location.directory, name)
+    if not path.exists():
+        async with call.services as services:
+            services.mcp.get(name)
+    part = await asyncio.to_thread(read_log, path, call.query.position)
     return McpLog(text=part.text, position=part.position)

@@ -5,9 +5,11 @@ create table mcp_manifest (
   time_created integer not null
 ) without rowid;
 
--- The newest manifest of each server. The key is the server's name and a digest of its configuration.
+-- The newest manifest of each server, and the version of the protocol that it spoke. The key is the server's name and a
+-- digest of its configuration.
 create table mcp_server (
   key text primary key not null,
   hash text not null,
+  version text not null,
   time_updated integer not null
 ) without rowid;
