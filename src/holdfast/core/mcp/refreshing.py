@@ -62,8 +62,8 @@ class ManifestRefresh:
         self._task = run(self._follow())
 
     def stop(self) -> None:
-        if self._task is not None and self._task is not asyncio.current_task():
-            self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()  # it may be the caller, and then ends at its next wait
         self._finish_first()
 
     def changed(self, kind: str) -> None:

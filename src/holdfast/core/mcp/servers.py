@@ -178,9 +178,14 @@ class LocationServers:
     async def _use(
         self, name: str, whom: CallFor | None, send: Callable[[Client, Input], Awaitable[T | InputRequired]]
     ) -> T:
+        found = self.get(name)
         from holdfast.core.mcp.server_calls import use
+        from holdfast.mcp.errors import McpError
 
-        return await use(self.get(name), self._host.people(), whom, send)
+        try:
+            return await use(found, self._host.people(), whom, send)
+        except McpError as error:
+            raise found.without_secrets(error) from error
 
     # -- changes ---------------------------------------------------------------------------------------------------
 
