@@ -206,9 +206,12 @@ class LocationServers:
             present = self._servers.get(name)
             if present is not None and present.configured == configured:
                 continue
+            made = self._new(configured)
+            begun.append(made)
             if present is not None:
                 self._run(present.close())
-            begun.append(self._new(configured))
+                if present.configured.key == configured.key:  # a turn may come before what is stored is read
+                    made.known = present.known
         self._known = None
         if begun and self._opened:
             self._run(self._begin(begun))
