@@ -53,6 +53,8 @@ class OfferedTools:
         self._constant_tokens = sum(definition_tokens(tool.definition) for tool in self._constant)
         self._catalogue: Catalogue | None = None
         self._made: dict[tuple[str, bool], tuple[Registration, ...]] = {}
+        self._missing: set[str] = set()
+        """Hashes whose absence was logged."""
 
     @property
     def catalogue(self) -> Catalogue:
@@ -87,9 +89,10 @@ class OfferedTools:
         hashes = read_offer(offer)
         for server, hash in hashes.items():
             manifest = await self._servers.manifest(hash)
-            if manifest is None:
+            if manifest is None and hash not in self._missing:
+                self._missing.add(hash)
                 log.warning("what the MCP server %s offered is not stored any more: its tools are missing", server)
-            else:
+            if manifest is not None:
                 found[server] = manifest
         return found, len(found) == len(hashes)
 

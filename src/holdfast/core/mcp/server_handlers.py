@@ -6,10 +6,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.mcp.errors import RpcError
-from holdfast.mcp.handlers import Handlers
-from holdfast.mcp.input import ElicitationAnswer, Root
-from holdfast.mcp.messages import INVALID_REQUEST
 from holdfast.schema.mcp import McpResourcesChanged
 
 if TYPE_CHECKING:
@@ -19,8 +15,8 @@ if TYPE_CHECKING:
     from holdfast.core.mcp.server_host import ServerHost
     from holdfast.core.mcp.server_log import ServerLog
     from holdfast.mcp.errors import McpError
-    from holdfast.mcp.handlers import Asked
-    from holdfast.mcp.input import Elicitation, Sampling, SamplingAnswer
+    from holdfast.mcp.handlers import Asked, Handlers
+    from holdfast.mcp.input import Elicitation, ElicitationAnswer, Root, Sampling, SamplingAnswer
     from holdfast.mcp.results import LogMessage
 
 GARBAGE_LOGGED = 100
@@ -38,6 +34,8 @@ class ServerHandlers:
         """The calls under way, by their keys, newest last."""
 
     def made(self, lost: Callable[[McpError], None]) -> Handlers:
+        from holdfast.mcp.handlers import Handlers
+
         return Handlers(
             elicit=self._elicit,
             sample=self._sample if self._host.sampler() is not None else None,
@@ -61,6 +59,8 @@ class ServerHandlers:
         self._host.announce(McpResourcesChanged(server=self._name))
 
     async def roots(self) -> list[Root]:
+        from holdfast.mcp.input import Root
+
         return [Root(uri=self._host.directory.as_uri(), name=self._host.directory.name)]
 
     async def _elicit(self, request: Elicitation, asked: Asked) -> ElicitationAnswer:
@@ -68,6 +68,8 @@ class ServerHandlers:
         call."""
         people, whom = self._host.people(), self._whom(asked)
         if people is None or whom is None:
+            from holdfast.mcp.input import ElicitationAnswer
+
             return ElicitationAnswer(action="cancel")
         return await people.elicit(self._name, request, whom)
 
@@ -75,6 +77,9 @@ class ServerHandlers:
         """Raises RpcError: without a call of a Session there is no model to ask."""
         sampler = self._host.sampler()
         if sampler is None or whom is None:
+            from holdfast.mcp.errors import RpcError
+            from holdfast.mcp.messages import INVALID_REQUEST
+
             raise RpcError(INVALID_REQUEST, "Only a call of a session can ask for an answer of a model")
         return await sampler.sample(self._name, request, whom)
 

@@ -8,6 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.schema.exceptions import McpServerNotFound
+from holdfast.schema.mcp import McpStatusChanged
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -180,9 +181,14 @@ class LocationServers:
     async def _use(
         self, name: str, whom: CallFor | None, send: Callable[[Client, Input], Awaitable[T | InputRequired]]
     ) -> T:
+        found = self.get(name)
         from holdfast.core.mcp.server_calls import use
+        from holdfast.mcp.errors import McpError
 
-        return await use(self.get(name), self._host.people(), whom, send)
+        try:
+            return await use(found, self._host.people(), whom, send)
+        except McpError as error:
+            raise found.without_secrets(error) from error
 
     # -- changes ---------------------------------------------------------------------------------------------------
 
@@ -199,13 +205,17 @@ class LocationServers:
         begun: list[Server] = []
         for name in [*self._servers.keys() - wanted.keys()]:
             self._run(self._servers.pop(name).close())
+            self._host.announce(McpStatusChanged(server=name))
         for name, configured in wanted.items():
             present = self._servers.get(name)
             if present is not None and present.configured == configured:
                 continue
+            made = self._new(configured)
+            begun.append(made)
             if present is not None:
                 self._run(present.close())
-            begun.append(self._new(configured))
+                if present.configured.key == configured.key:  # a turn may come before what is stored is read
+                    made.known = present.known
         self._known = None
         if begun and self._opened:
             self._run(self._begin(begun))
