@@ -16,6 +16,8 @@ export interface Client {
   readonly sessions: SessionsOperations
   readonly permissions: PermissionsOperations
   readonly questions: QuestionsOperations
+  readonly forms: FormsOperations
+  readonly integrations: IntegrationsOperations
   readonly agents: AgentsOperations
   readonly models: ModelsOperations
   readonly providers: ProvidersOperations
@@ -24,7 +26,6 @@ export interface Client {
   readonly references: ReferencesOperations
   readonly config: ConfigOperations
   readonly sandbox: SandboxOperations
-  readonly integrations: IntegrationsOperations
   readonly credentials: CredentialsOperations
   readonly mcp: McpOperations
   readonly files: FilesOperations
@@ -186,6 +187,42 @@ export interface QuestionsOperations {
   reject(input: { sessionID: string; requestID: string }, options?: CallOptions): Promise<void>
 }
 
+export interface FormsOperations {
+  /** Pending forms of a Location. */
+  listRequests(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly Form[]>>
+  /** Pending forms of a Session and its descendants, or with `global` those that belong to no Session. Fails with SessionNotFoundError. */
+  list(input: { sessionID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<readonly Form[]>
+  /** Ask a person to fill in a form. Read its state to get the answer. Fails with ConflictError, SessionNotFoundError. */
+  create(input: { sessionID: string; title: string; fields: readonly FormField[]; location?: LocationSelector | null | undefined; id?: string | null | undefined; metadata?: Record<string, unknown> | null | undefined }, options?: CallOptions): Promise<Form>
+  /** A form of a Session or a descendant, settled or not. Fails with FormNotFoundError, SessionNotFoundError. */
+  get(input: { sessionID: string; formID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Form>
+  /** Whether a form is pending, cancelled or answered, with the answer. Fails with FormNotFoundError, SessionNotFoundError. */
+  state(input: { sessionID: string; formID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<FormState>
+  /** Answer a form of a Session or a descendant. Fails with FormNotFoundError, FormAlreadySettledError, FormInvalidAnswerError, SessionNotFoundError. */
+  reply(input: { sessionID: string; formID: string; answer: Record<string, string | number | boolean | readonly string[]>; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
+  /** Cancel a form of a Session or a descendant. Fails with FormNotFoundError, FormAlreadySettledError, SessionNotFoundError. */
+  cancel(input: { sessionID: string; formID: string; location?: LocationSelector | null | undefined; decline?: boolean | null | undefined }, options?: CallOptions): Promise<void>
+}
+
+export interface IntegrationsOperations {
+  /** Begin the sign-in that a form of the Session asks for: a page that leads a browser to the service. Fails with NotFoundError, SessionNotFoundError. */
+  signInPage(input: { sessionID: string; integrationID: string }, options?: CallOptions): Promise<Uint8Array>
+  /** The integrations, with their connection methods and current connections. */
+  list(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly IntegrationInfo[]>>
+  /** One integration, or null. */
+  get(input: { integrationID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, IntegrationInfo | null>>
+  /** Store a key. It replaces the current credential. Fails with ServiceUnavailableError. */
+  connectKey(input: { integrationID: string; key: string; location?: LocationSelector | null | undefined; label?: string | null | undefined }, options?: CallOptions): Promise<void>
+  /** Start a sign-in that the user completes in a browser. */
+  connectOauth(input: { integrationID: string; methodID: string; inputs: Record<string, string>; location?: LocationSelector | null | undefined; label?: string | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, Attempt>>
+  /** The status of a sign-in. */
+  attemptStatus(input: { attemptID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, AttemptStatus>>
+  /** Finish a sign-in with the code that the provider showed. Fails with ServiceUnavailableError. */
+  attemptComplete(input: { attemptID: string; location?: LocationSelector | null | undefined; code?: string | null | undefined }, options?: CallOptions): Promise<void>
+  /** Cancel a sign-in. An unknown id is accepted. */
+  attemptCancel(input: { attemptID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
+}
+
 export interface AgentsOperations {
   /** The agents of a Location. */
   list(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly Agent[]>>
@@ -232,23 +269,6 @@ export interface ConfigOperations {
 export interface SandboxOperations {
   /** How the commands of a Location's agents are confined, and what this machine can enforce. */
   get(input?: { location?: LocationSelector | null | undefined; probe?: boolean | null | undefined }, options?: CallOptions): Promise<SandboxInfo>
-}
-
-export interface IntegrationsOperations {
-  /** The integrations, with their connection methods and current connections. */
-  list(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly IntegrationInfo[]>>
-  /** One integration, or null. */
-  get(input: { integrationID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, IntegrationInfo | null>>
-  /** Store a key. It replaces the current credential. Fails with ServiceUnavailableError. */
-  connectKey(input: { integrationID: string; key: string; location?: LocationSelector | null | undefined; label?: string | null | undefined }, options?: CallOptions): Promise<void>
-  /** Start a sign-in that the user completes in a browser. */
-  connectOauth(input: { integrationID: string; methodID: string; inputs: Record<string, string>; location?: LocationSelector | null | undefined; label?: string | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, Attempt>>
-  /** The status of a sign-in. */
-  attemptStatus(input: { attemptID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, AttemptStatus>>
-  /** Finish a sign-in with the code that the provider showed. Fails with ServiceUnavailableError. */
-  attemptComplete(input: { attemptID: string; location?: LocationSelector | null | undefined; code?: string | null | undefined }, options?: CallOptions): Promise<void>
-  /** Cancel a sign-in. An unknown id is accepted. */
-  attemptCancel(input: { attemptID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
 }
 
 export interface CredentialsOperations {
@@ -422,6 +442,16 @@ export interface AttemptStatus {
 export interface AttemptTime {
   readonly created: number
   readonly expires: number
+}
+
+export interface BooleanField {
+  readonly type: "boolean"
+  readonly key: string
+  readonly title?: string
+  readonly description?: string
+  readonly required?: boolean
+  readonly when?: readonly FormCondition[]
+  readonly default?: boolean
 }
 
 export interface Budget {
@@ -619,6 +649,16 @@ export interface Evaluation {
   readonly effect: "allow" | "ask" | "deny"
 }
 
+export interface ExternalField {
+  readonly type: "external"
+  readonly key: string
+  readonly title?: string
+  readonly description?: string
+  readonly required?: boolean
+  readonly when?: readonly FormCondition[]
+  readonly url: string
+}
+
 export interface FileAttachment {
   readonly uri: string
   readonly mime: string
@@ -672,6 +712,60 @@ export interface ForkThrough {
   readonly type: "through"
 }
 
+export interface Form {
+  readonly id: string
+  readonly sessionID: string
+  readonly title: string
+  readonly metadata?: Record<string, unknown>
+  readonly fields: readonly FormField[]
+  readonly tool?: QuestionTool
+  readonly ancestors?: readonly string[]
+}
+
+export interface FormCancelledLive {
+  readonly id: string
+  readonly sessionID: string
+  readonly ancestors?: readonly string[]
+}
+
+export interface FormCondition {
+  readonly key: string
+  readonly op: "eq" | "neq"
+  readonly value: string | number | boolean
+}
+
+export interface FormCreatedLive {
+  readonly form: Form
+  readonly sessionID: string
+  readonly ancestors?: readonly string[]
+}
+
+export type FormField =
+  | StringField
+  | NumberField
+  | IntegerField
+  | BooleanField
+  | MultiselectField
+  | ExternalField
+
+export interface FormOption {
+  readonly value: string
+  readonly label: string
+  readonly description?: string
+}
+
+export interface FormRepliedLive {
+  readonly id: string
+  readonly sessionID: string
+  readonly answer: Record<string, string | number | boolean | readonly string[]>
+  readonly ancestors?: readonly string[]
+}
+
+export interface FormState {
+  readonly status: "answered" | "cancelled" | "pending"
+  readonly answer?: Record<string, string | number | boolean | readonly string[]>
+}
+
 export interface Generated {
   readonly text: string
 }
@@ -720,6 +814,18 @@ export interface InboxUser {
 export interface InstructionEntry {
   readonly key: string
   readonly value: unknown
+}
+
+export interface IntegerField {
+  readonly type: "integer"
+  readonly key: string
+  readonly title?: string
+  readonly description?: string
+  readonly required?: boolean
+  readonly when?: readonly FormCondition[]
+  readonly minimum?: number
+  readonly maximum?: number
+  readonly default?: number
 }
 
 export interface IntegrationConnectionUpdated {
@@ -1017,6 +1123,20 @@ export interface Moved {
   readonly subdirectory?: string
 }
 
+export interface MultiselectField {
+  readonly type: "multiselect"
+  readonly key: string
+  readonly title?: string
+  readonly description?: string
+  readonly required?: boolean
+  readonly when?: readonly FormCondition[]
+  readonly options: readonly FormOption[]
+  readonly minItems?: number
+  readonly maxItems?: number
+  readonly custom?: boolean
+  readonly default?: readonly string[]
+}
+
 export interface NativeApi {
   readonly type: "native"
   readonly url?: string
@@ -1028,6 +1148,18 @@ export interface NativeModelApi {
   readonly id: string
   readonly url?: string
   readonly settings: Record<string, unknown>
+}
+
+export interface NumberField {
+  readonly type: "number"
+  readonly key: string
+  readonly title?: string
+  readonly description?: string
+  readonly required?: boolean
+  readonly when?: readonly FormCondition[]
+  readonly minimum?: number
+  readonly maximum?: number
+  readonly default?: number
 }
 
 export interface OAuthMethod {
@@ -1665,6 +1797,23 @@ export interface StepStarted {
   readonly snapshot?: string
 }
 
+export interface StringField {
+  readonly type: "string"
+  readonly key: string
+  readonly title?: string
+  readonly description?: string
+  readonly required?: boolean
+  readonly when?: readonly FormCondition[]
+  readonly format?: "date" | "date-time" | "email" | "uri"
+  readonly minLength?: number
+  readonly maxLength?: number
+  readonly pattern?: string
+  readonly placeholder?: string
+  readonly default?: string
+  readonly options?: readonly FormOption[]
+  readonly custom?: boolean
+}
+
 export interface Synthetic {
   readonly timestamp: number
   readonly sessionID: string
@@ -1979,7 +2128,7 @@ export interface WaitCause {
 }
 
 export interface WaitInfo {
-  readonly kind: "blocked" | "budget" | "compaction" | "input" | "owner" | "permission" | "provider" | "question" | "recovery" | "retry" | "subagent" | "tool"
+  readonly kind: "authorization" | "blocked" | "budget" | "compaction" | "form" | "input" | "owner" | "permission" | "provider" | "question" | "recovery" | "retry" | "subagent" | "tool"
   readonly since: number
   readonly what: string
   readonly ends: string
@@ -2035,6 +2184,9 @@ export interface DurableEventData {
 export interface LiveEventData {
   readonly "catalog.updated": CatalogUpdated
   readonly "file.edited": FileEdited
+  readonly "form.cancelled": FormCancelledLive
+  readonly "form.created": FormCreatedLive
+  readonly "form.replied": FormRepliedLive
   readonly "global.disposed": GlobalDisposed
   readonly "integration.connection.updated": IntegrationConnectionUpdated
   readonly "integration.updated": IntegrationUpdated
@@ -2116,6 +2268,31 @@ export interface ForbiddenError extends Error {
   readonly status: 403
 }
 export declare function isForbiddenError(error: unknown): error is ForbiddenError
+
+export interface FormAlreadySettledError extends Error {
+  readonly _tag: "FormAlreadySettledError"
+  readonly message: string
+  readonly id: string
+  readonly status: 409
+}
+export declare function isFormAlreadySettledError(error: unknown): error is FormAlreadySettledError
+
+export interface FormInvalidAnswerError extends Error {
+  readonly _tag: "FormInvalidAnswerError"
+  readonly message: string
+  readonly id: string
+  readonly field?: string
+  readonly status: 400
+}
+export declare function isFormInvalidAnswerError(error: unknown): error is FormInvalidAnswerError
+
+export interface FormNotFoundError extends Error {
+  readonly _tag: "FormNotFoundError"
+  readonly message: string
+  readonly id: string
+  readonly status: 404
+}
+export declare function isFormNotFoundError(error: unknown): error is FormNotFoundError
 
 export interface InstructionEntryValueTooLargeError extends Error {
   readonly _tag: "InstructionEntryValueTooLargeError"
@@ -2249,6 +2426,9 @@ export type ApiError =
   | CommandNotFoundError
   | ConflictError
   | ForbiddenError
+  | FormAlreadySettledError
+  | FormInvalidAnswerError
+  | FormNotFoundError
   | InstructionEntryValueTooLargeError
   | InvalidCursorError
   | InvalidRequestError

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.anyio
 
 OURS_ALONE = {
     *("session.next.compaction.failed", "session.next.shell.delta", "session.tree.connected"),
+    *("form.created", "form.replied", "form.cancelled"),
     *("mcp.status.changed", "mcp.resources.changed"),
 }
 """Public events of Holdfast that the recorded contract does not know."""

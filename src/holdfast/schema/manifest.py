@@ -131,6 +131,9 @@ SESSION_DEFINITIONS: tuple[Definition, ...] = (
     _session("session.next.question.asked", ev.QuestionAsked, public=False),
     _session("session.next.question.replied", ev.QuestionReplied, public=False),
     _session("session.next.question.rejected", ev.QuestionRejected, public=False),
+    _session("session.next.form.asked", ev.FormAsked, public=False),
+    _session("session.next.form.replied", ev.FormReplied, public=False),
+    _session("session.next.form.cancelled", ev.FormCancelled, public=False),
 )
 
 LIVE_DEFINITIONS: tuple[Definition, ...] = (
@@ -150,6 +153,9 @@ LIVE_DEFINITIONS: tuple[Definition, ...] = (
     Definition(type="question.v2.asked", payload=live.QuestionAskedLive),
     Definition(type="question.v2.replied", payload=live.QuestionRepliedLive),
     Definition(type="question.v2.rejected", payload=live.QuestionRejectedLive),
+    Definition(type="form.created", payload=live.FormCreatedLive),
+    Definition(type="form.replied", payload=live.FormRepliedLive),
+    Definition(type="form.cancelled", payload=live.FormCancelledLive),
     Definition(type="pty.created", payload=pty.PtyCreated),
     Definition(type="pty.updated", payload=pty.PtyUpdated),
     Definition(type="pty.exited", payload=pty.PtyExited),

@@ -71,6 +71,9 @@ LiveData = (
     | live.QuestionAskedLive
     | live.QuestionRepliedLive
     | live.QuestionRejectedLive
+    | live.FormCreatedLive
+    | live.FormRepliedLive
+    | live.FormCancelledLive
     | pty.PtyCreated
     | pty.PtyUpdated
     | pty.PtyExited

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.schema.budget import Budget, BudgetInfo, UsageInfo
     from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
     from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
+    from holdfast.schema.form import Form, FormField, FormState
     from holdfast.schema.inbox import InboxInput
     from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
     from holdfast.schema.instruction import InstructionEntry
@@ -636,6 +637,154 @@ class QuestionsGroup:
         )
 
 
+class FormsGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def list_requests(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[Form]]:
+        """Pending forms of a Location."""
+        return await self._core.call(
+            operations.FORMS_LIST_REQUESTS,
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    async def list(self, session_id: str, *, location: Location | None = None, options: Options | None = None) -> builtins.list[Form]:
+        """Pending forms of a Session and its descendants, or with `global` those that belong to no Session. Fails with SessionNotFoundError."""
+        return await self._core.call(
+            operations.FORMS_LIST,
+            params={"sessionID": session_id},
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    async def create(self, session_id: str, *, title: str, fields: Sequence[FormField], location: Location | None = None, id: str | None = None, metadata: builtins.dict[str, Any] | None = None, options: Options | None = None) -> Form:
+        """Ask a person to fill in a form. Read its state to get the answer. Fails with ConflictError, SessionNotFoundError."""
+        return await self._core.call(
+            operations.FORMS_CREATE,
+            params={"sessionID": session_id},
+            query={"location": location_query(location)},
+            payload={"title": title, "fields": fields, "id": id, "metadata": metadata},
+            options=options,
+        )
+
+    async def get(self, session_id: str, *, form_id: str, location: Location | None = None, options: Options | None = None) -> Form:
+        """A form of a Session or a descendant, settled or not. Fails with FormNotFoundError, SessionNotFoundError."""
+        return await self._core.call(
+            operations.FORMS_GET,
+            params={"sessionID": session_id, "formID": form_id},
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    async def state(self, session_id: str, *, form_id: str, location: Location | None = None, options: Options | None = None) -> FormState:
+        """Whether a form is pending, cancelled or answered, with the answer. Fails with FormNotFoundError, SessionNotFoundError."""
+        return await self._core.call(
+            operations.FORMS_STATE,
+            params={"sessionID": session_id, "formID": form_id},
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    async def reply(self, session_id: str, *, form_id: str, answer: builtins.dict[str, str | int | float | bool | Sequence[str]], location: Location | None = None, options: Options | None = None) -> None:
+        """Answer a form of a Session or a descendant. Fails with FormNotFoundError, FormAlreadySettledError, FormInvalidAnswerError, SessionNotFoundError."""
+        await self._core.call(
+            operations.FORMS_REPLY,
+            params={"sessionID": session_id, "formID": form_id},
+            query={"location": location_query(location)},
+            payload={"answer": answer},
+            options=options,
+        )
+
+    async def cancel(self, session_id: str, *, form_id: str, location: Location | None = None, decline: bool | None = None, options: Options | None = None) -> None:
+        """Cancel a form of a Session or a descendant. Fails with FormNotFoundError, FormAlreadySettledError, SessionNotFoundError."""
+        await self._core.call(
+            operations.FORMS_CANCEL,
+            params={"sessionID": session_id, "formID": form_id},
+            query={"location": location_query(location)},
+            payload={"decline": decline},
+            options=options,
+        )
+
+
+class IntegrationsGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def sign_in_page(self, session_id: str, *, integration_id: str, options: Options | None = None) -> bytes:
+        """Begin the sign-in that a form of the Session asks for: a page that leads a browser to the service. Fails with NotFoundError, SessionNotFoundError."""
+        return await self._core.call(
+            operations.INTEGRATIONS_SIGN_IN_PAGE,
+            params={"sessionID": session_id, "integrationID": integration_id},
+            options=options,
+        )
+
+    async def list(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[IntegrationInfo]]:
+        """The integrations, with their connection methods and current connections."""
+        return await self._core.call(
+            operations.INTEGRATIONS_LIST,
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    async def get(self, integration_id: str, *, location: Location | None = None, options: Options | None = None) -> Located[IntegrationInfo | None]:
+        """One integration, or null."""
+        return await self._core.call(
+            operations.INTEGRATIONS_GET,
+            params={"integrationID": integration_id},
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    async def connect_key(self, integration_id: str, *, key: str, location: Location | None = None, label: str | None = None, options: Options | None = None) -> None:
+        """Store a key. It replaces the current credential. Fails with ServiceUnavailableError."""
+        await self._core.call(
+            operations.INTEGRATIONS_CONNECT_KEY,
+            params={"integrationID": integration_id},
+            query={"location": location_query(location)},
+            payload={"key": key, "label": label},
+            options=options,
+        )
+
+    async def connect_oauth(self, integration_id: str, *, method_id: str, inputs: builtins.dict[str, str], location: Location | None = None, label: str | None = None, options: Options | None = None) -> Located[Attempt]:
+        """Start a sign-in that the user completes in a browser."""
+        return await self._core.call(
+            operations.INTEGRATIONS_CONNECT_OAUTH,
+            params={"integrationID": integration_id},
+            query={"location": location_query(location)},
+            payload={"methodID": method_id, "inputs": inputs, "label": label},
+            options=options,
+        )
+
+    async def attempt_status(self, attempt_id: str, *, location: Location | None = None, options: Options | None = None) -> Located[AttemptStatus]:
+        """The status of a sign-in."""
+        return await self._core.call(
+            operations.INTEGRATIONS_ATTEMPT_STATUS,
+            params={"attemptID": attempt_id},
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    async def attempt_complete(self, attempt_id: str, *, location: Location | None = None, code: str | None = None, options: Options | None = None) -> None:
+        """Finish a sign-in with the code that the provider showed. Fails with ServiceUnavailableError."""
+        await self._core.call(
+            operations.INTEGRATIONS_ATTEMPT_COMPLETE,
+            params={"attemptID": attempt_id},
+            query={"location": location_query(location)},
+            payload={"code": code},
+            options=options,
+        )
+
+    async def attempt_cancel(self, attempt_id: str, *, location: Location | None = None, options: Options | None = None) -> None:
+        """Cancel a sign-in. An unknown id is accepted."""
+        await self._core.call(
+            operations.INTEGRATIONS_ATTEMPT_CANCEL,
+            params={"attemptID": attempt_id},
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+
 class AgentsGroup:
     def __init__(self, core: AsyncCore) -> None:
         self._core = core
@@ -769,76 +918,6 @@ class SandboxGroup:
         return await self._core.call(
             operations.SANDBOX_GET,
             query={"location": location_query(location), "probe": probe},
-            options=options,
-        )
-
-
-class IntegrationsGroup:
-    def __init__(self, core: AsyncCore) -> None:
-        self._core = core
-
-    async def list(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[IntegrationInfo]]:
-        """The integrations, with their connection methods and current connections."""
-        return await self._core.call(
-            operations.INTEGRATIONS_LIST,
-            query={"location": location_query(location)},
-            options=options,
-        )
-
-    async def get(self, integration_id: str, *, location: Location | None = None, options: Options | None = None) -> Located[IntegrationInfo | None]:
-        """One integration, or null."""
-        return await self._core.call(
-            operations.INTEGRATIONS_GET,
-            params={"integrationID": integration_id},
-            query={"location": location_query(location)},
-            options=options,
-        )
-
-    async def connect_key(self, integration_id: str, *, key: str, location: Location | None = None, label: str | None = None, options: Options | None = None) -> None:
-        """Store a key. It replaces the current credential. Fails with ServiceUnavailableError."""
-        await self._core.call(
-            operations.INTEGRATIONS_CONNECT_KEY,
-            params={"integrationID": integration_id},
-            query={"location": location_query(location)},
-            payload={"key": key, "label": label},
-            options=options,
-        )
-
-    async def connect_oauth(self, integration_id: str, *, method_id: str, inputs: builtins.dict[str, str], location: Location | None = None, label: str | None = None, options: Options | None = None) -> Located[Attempt]:
-        """Start a sign-in that the user completes in a browser."""
-        return await self._core.call(
-            operations.INTEGRATIONS_CONNECT_OAUTH,
-            params={"integrationID": integration_id},
-            query={"location": location_query(location)},
-            payload={"methodID": method_id, "inputs": inputs, "label": label},
-            options=options,
-        )
-
-    async def attempt_status(self, attempt_id: str, *, location: Location | None = None, options: Options | None = None) -> Located[AttemptStatus]:
-        """The status of a sign-in."""
-        return await self._core.call(
-            operations.INTEGRATIONS_ATTEMPT_STATUS,
-            params={"attemptID": attempt_id},
-            query={"location": location_query(location)},
-            options=options,
-        )
-
-    async def attempt_complete(self, attempt_id: str, *, location: Location | None = None, code: str | None = None, options: Options | None = None) -> None:
-        """Finish a sign-in with the code that the provider showed. Fails with ServiceUnavailableError."""
-        await self._core.call(
-            operations.INTEGRATIONS_ATTEMPT_COMPLETE,
-            params={"attemptID": attempt_id},
-            query={"location": location_query(location)},
-            payload={"code": code},
-            options=options,
-        )
-
-    async def attempt_cancel(self, attempt_id: str, *, location: Location | None = None, options: Options | None = None) -> None:
-        """Cancel a sign-in. An unknown id is accepted."""
-        await self._core.call(
-            operations.INTEGRATIONS_ATTEMPT_CANCEL,
-            params={"attemptID": attempt_id},
-            query={"location": location_query(location)},
             options=options,
         )
 
@@ -1112,6 +1191,8 @@ class AsyncClient:
         self.sessions = SessionsGroup(core)
         self.permissions = PermissionsGroup(core)
         self.questions = QuestionsGroup(core)
+        self.forms = FormsGroup(core)
+        self.integrations = IntegrationsGroup(core)
         self.agents = AgentsGroup(core)
         self.models = ModelsGroup(core)
         self.providers = ProvidersGroup(core)
@@ -1120,7 +1201,6 @@ class AsyncClient:
         self.references = ReferencesGroup(core)
         self.config = ConfigGroup(core)
         self.sandbox = SandboxGroup(core)
-        self.integrations = IntegrationsGroup(core)
         self.credentials = CredentialsGroup(core)
         self.mcp = McpGroup(core)
         self.files = FilesGroup(core)

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.config.jsonc import InvalidJson, decode, to_json, without_comments
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Member(Frozen):
     end: int
 
 
-class EditRefused(ValueError):
+class EditRefused(HoldfastError):
     """The file cannot be changed without losing something."""
 
 

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from holdfast.core.config.config import Config
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.credential.integration import IntegrationDraft
+    from holdfast.core.form.forms import Forms
     from holdfast.core.location.process_services import ProcessServices
     from holdfast.core.mcp.authorizations import McpAuthorizations
     from holdfast.core.mcp.configured_servers import ConfiguredServer
+    from holdfast.core.mcp.people import FormPeople
     from holdfast.core.mcp.server_host import ServerHost
     from holdfast.core.process.process import Processes
     from holdfast.core.scope import Scope
@@ -30,9 +32,12 @@ if TYPE_CHECKING:
 class LocationMcp(Frozen):
     servers: LocationServers
     authorizations: Lazy[McpAuthorizations]
+    people: Lazy[FormPeople]
 
     async def close(self) -> None:
         await self.servers.close()
+        if self.people.made is not None:
+            await self.people.made.close()
         if self.authorizations.made is not None:
             await self.authorizations.made.close()
 
@@ -44,6 +49,7 @@ def open_mcp(
     catalog: Catalog,
     agents: Agents,
     processes: Processes,
+    forms: Forms,
     scope: Scope,
 ) -> LocationMcp:
     """Follows the configuration. The integrations of remote servers, and the agents' rules for their tools, are rebuilt
@@ -64,8 +70,13 @@ def open_mcp(
             authorizations=authorizations,
             clock=clock,
             announce=partial(process.sessions.log.announce, location=location),
-            people=lambda: None,
+            people=people,
         )
+
+    def make_people() -> FormPeople:
+        from holdfast.core.mcp.people import FormPeople
+
+        return FormPeople(forms, lambda name: authorizations().of(name))
 
     def make_authorizations() -> McpAuthorizations:
         from holdfast.core.mcp.authorizations import McpAuthorizations
@@ -81,12 +92,13 @@ def open_mcp(
         catalog.integrations.reload()
         agents.state.reload()
 
+    people = Lazy(make_people)
     authorizations = Lazy(make_authorizations)
     servers = LocationServers(host, changed)
     catalog.integrations.extend(configure)
     servers.use(_configured(config.current))
     config.follow(lambda new: partial(servers.use, _configured(new)), scope)
-    return LocationMcp(servers, authorizations)
+    return LocationMcp(servers, authorizations, people)
 
 
 def _configured(config: Config) -> Mapping[str, ConfiguredServer]:

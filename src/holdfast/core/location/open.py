@@ -6,7 +6,7 @@ import logging
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.core.agent.agents import Agents
 from holdfast.core.agent.builtin import builtin_agents
@@ -21,6 +21,8 @@ from holdfast.core.config.reload import LiveConfig
 from holdfast.core.config.trust import CopyTrust
 from holdfast.core.config.watch import Watch
 from holdfast.core.context.registry import SystemContextRegistry
+from holdfast.core.form.forms import Forms
+from holdfast.core.form.global_forms import GlobalForms
 from holdfast.core.lazy import Lazy
 from holdfast.core.location.location_context import open_location_context
 from holdfast.core.location.location_mcp import open_mcp
@@ -80,6 +82,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+R = TypeVar("R", Questions, Forms)
+
 
 async def open_location(process: ProcessServices, location: Location, project: Project) -> LocationServices:
     """What is built before an error is closed again."""
@@ -104,7 +108,10 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     agents, ancestors = Agents(batches), Ancestors(process.database, sessions.log.signals)
     authorities = Authorities(location, ancestors, agents.authority, process.authority_at)
     permissions = _permissions(process, location, project, authorities)
-    questions = _questions(process, location, ancestors)
+    questions = _requests(Questions, process, location, ancestors)
+    forms = _requests(Forms, process, location, ancestors)
+    global_forms = GlobalForms(sessions.ids, sessions.clock, announce)
+    opening.callback(global_forms.close)
     authorizer = PermissionAuthorizer(permissions, sessions.ownership.identify)
 
     # What configuration changes, in one batch. The catalog holds the policy and follows the configuration first.
@@ -122,7 +129,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         callable_agents = CallableAgents(
             agents, sessions.store.ancestors, authorities, remembered(config, subagent_settings)
         )
-        mcp = open_mcp(process, location, config, catalog, agents, processes, scope)
+        mcp = open_mcp(process, location, config, catalog, agents, processes, forms, scope)
         mcp_tools = open_mcp_tools(mcp.servers, config, agents, authorizer, lambda: tools.names, scope)
         context = open_location_context(
             process, location, project, config, contributions, processes, callable_agents, mcp_tools, scope, batches
@@ -176,7 +183,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     terminals = Terminals(location, Lazy(partial(_ptys, process, location, config)), terminal_hooks, plugins)
 
     # Closed in reverse: what asks people first, so that nobody waits for an answer; then what runs.
-    for close in (terminals, sandbox, processes, mcp, context, plugins, questions, permissions):
+    for close in (terminals, sandbox, processes, mcp, context, plugins, forms, questions, permissions):
         opening.push_async_callback(close.close)
     runner_services = RunnerServices(
         sessions=sessions,
@@ -186,7 +193,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             builtin.shell_commands(),
             authorizer,
             snapshots,
-            PeopleRequests(permissions, questions),
+            PeopleRequests(permissions, questions, forms),
             authorities,
             mcp_tools,
         ),
@@ -212,6 +219,8 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         mcp_tools=mcp_tools,
         permissions=permissions,
         questions=questions,
+        forms=forms,
+        global_forms=global_forms,
         tools=tools,
         context=context,
         plugins=plugins,
@@ -276,9 +285,9 @@ def _permissions(
     )
 
 
-def _questions(process: ProcessServices, location: Location, ancestors: Ancestors) -> Questions:
+def _requests(kind: type[R], process: ProcessServices, location: Location, ancestors: Ancestors) -> R:
     sessions = process.sessions
-    return Questions(
+    return kind(
         log=sessions.log,
         database=process.database,
         ids=sessions.ids,

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from holdfast.core.catalog.catalog import Catalog
     from holdfast.core.command.commands import Commands
     from holdfast.core.config.reload import LiveConfig
+    from holdfast.core.form.forms import Forms
+    from holdfast.core.form.global_forms import GlobalForms
     from holdfast.core.lazy import Lazy
     from holdfast.core.location.location_context import LocationContext
     from holdfast.core.location.terminals import Terminals
@@ -49,6 +51,8 @@ class LocationServices(Frozen):
     mcp: LocationServers
     permissions: Permissions
     questions: Questions
+    forms: Forms
+    global_forms: GlobalForms
     tools: ToolRegistry
     context: LocationContext
     plugins: Plugins

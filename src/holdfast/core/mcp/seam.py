@@ -134,5 +134,8 @@ class People(Protocol):
     def completed(self, server: str, elicitation_id: str) -> None:
         """The server says that the visit to an address, which it asked for, is complete."""
 
+    async def ended(self, whom: CallFor) -> None:
+        """The call is over, or breaks off: nobody waits any more for what was asked in its course."""
+
     async def authorize(self, server: str, needs: NeedsAuthorization, whom: CallFor) -> bool:
         """Wait for a credential. True: try again."""

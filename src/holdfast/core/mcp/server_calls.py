@@ -38,6 +38,19 @@ async def use(
     send: Callable[[Client, Input], Awaitable[T | InputRequired]],
 ) -> T:
     """Raises McpError and ServerUnavailable. With `whom` None nobody is asked."""
+    try:
+        return await _use(server, people, whom, send)
+    finally:
+        if people is not None and whom is not None:
+            await people.ended(whom)
+
+
+async def _use(
+    server: Server,
+    people: People | None,
+    whom: CallFor | None,
+    send: Callable[[Client, Input], Awaitable[T | InputRequired]],
+) -> T:
     key = f"{whom.session_id}/{whom.call_id}" if whom is not None else None
     asked = people if whom is not None else None
     required = await asked.pending(server.name, whom) if asked is not None and whom is not None else None
