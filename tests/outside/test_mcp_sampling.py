@@ -95,7 +95,7 @@ async def test_permission_is_asked_for_each_answer(world: World, helper: Content
 @pytest.mark.parametrize(
     ("request_", "problem"),
     [
-        (asks(tools=[{"name": "x", "inputSchema": {}}]), "Tools are not offered"),
+        (asks(tools=[{"name": "x", "inputSchema": {}}]), "tools"),
         ({"messages": [], "maxTokens": 5}, "1 to 100 messages"),
         ({**asks(), "maxTokens": 0}, "not positive"),
         ({"messages": [{"role": "user", "content": AUDIO}], "maxTokens": 5}, "text"),

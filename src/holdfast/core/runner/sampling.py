@@ -177,7 +177,7 @@ class ModelSampling:
 
 def read_messages(request: Sampling) -> tuple[Message, ...]:
     """The conversation that the server gives. Raises RpcError for what cannot be asked."""
-    if request.tools or request.tool_choice:
+    if request.uses_tools:
         raise RpcError(INVALID_PARAMS, "Tools are not offered in sampling")
     if request.max_tokens < 1:
         raise RpcError(INVALID_PARAMS, "`maxTokens` is not positive")
