@@ -16,6 +16,7 @@ from holdfast.cli.session_tools import waiting
 from holdfast.cli.session_tools.toolbox import SessionToolbox
 from holdfast.mcp.content import TextContent
 from holdfast.mcp.server import ToolCall, UnknownTool
+from holdfast.schema.form import ExternalField, StringField
 
 pytestmark = pytest.mark.anyio
 
@@ -167,6 +168,28 @@ async def test_only_a_person_lets_a_command_leave_the_sandbox(agent: Agent) -> N
     assert state["requests"][0]["only_a_person"] is True
     assert "Only a person" in await agent.fails("session_answer", session=session, request=made.id, reply="once")
     await agent("session_answer", session=session, request=made.id, reply="reject")
+
+
+async def test_forms_are_filled_in_or_dismissed(agent: Agent) -> None:
+    """MCP-284: values by key; a page is for a person."""
+    session = (await agent("session_create"))["session"]
+    fields = (StringField(key="name", required=True),)
+    form = await agent.hf.forms.create(session, title="Who?", fields=fields)
+    [request] = (await agent("session_wait", session=session, wait_seconds=0))["requests"]
+    assert (request["kind"], request["title"], request["fields"][0]["key"]) == ("form", "Who?", "name")
+    assert "`form`" in await agent.fails("session_answer", session=session, request=form.id, reply="once")
+    assert "name" in await agent.fails("session_answer", session=session, request=form.id, form={})
+    await agent("session_answer", session=session, request=form.id, form={"name": "Ada"})
+    assert (await agent.hf.forms.state(session, form_id=form.id)).answer == {"name": "Ada"}
+
+    page = (ExternalField(key="visit", url="https://example.com"),)
+    visit = await agent.hf.forms.create(session, title="Look", fields=page)
+    [request] = (await agent("session_wait", session=session, wait_seconds=0))["requests"]
+    assert request["only_a_person"] is True
+    refused = await agent.fails("session_answer", session=session, request=visit.id, form={"visit": True})
+    assert "Only a person" in refused
+    await agent("session_answer", session=session, request=visit.id, dismiss=True)
+    assert (await agent.hf.forms.state(session, form_id=visit.id)).status == "cancelled"
 
 
 async def test_sessions_are_listed_by_directory(agent: Agent, world: World) -> None:

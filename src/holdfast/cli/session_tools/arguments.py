@@ -103,7 +103,16 @@ class Answer(Arguments):
         ]
         | None
     ) = None
-    dismiss: Annotated[bool, Meta(description="To a question: nobody answers it. The turn ends.")] = False
+    form: (
+        Annotated[
+            dict[str, str | int | float | bool | list[str]],
+            Meta(description="To a form: the values by the keys of its fields."),
+        ]
+        | None
+    ) = None
+    dismiss: Annotated[
+        bool, Meta(description="Nobody answers it: a question then ends the turn, a form is cancelled.")
+    ] = False
     wait_seconds: Wait = 0.0
 
 

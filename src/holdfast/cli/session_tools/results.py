@@ -27,13 +27,16 @@ class OpenRequest(Result):
     """Something that a session waits to be told with `session_answer`."""
 
     id: str
-    kind: Literal["permission", "question"]
+    kind: Literal["permission", "question", "form"]
     session: str
     """The session that asks: the one that was named, or a subagent of it."""
     action: str | None = None
     resources: list[str] | None = None
     details: str | None = None
     questions: list[dict[str, Any]] | None = None
+    title: str | None = None
+    fields: list[dict[str, Any]] | None = None
+    """Of a form."""
     only_a_person: bool = False
     """It cannot be answered with `session_answer`."""
 

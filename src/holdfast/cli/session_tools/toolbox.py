@@ -99,7 +99,7 @@ class SessionToolbox:
                 "List sessions, newest first.", arguments.List, results.Sessions, self._list, read_only=True
             ),
             "session_answer": _SessionTool(
-                "Answer a permission request or a question of a session or its subagents.",
+                "Answer a permission request, a question or a form of a session or its subagents.",
                 arguments.Answer,
                 results.Status,
                 self._answer,

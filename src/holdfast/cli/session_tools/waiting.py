@@ -31,7 +31,7 @@ SUBSCRIBE_SECONDS = 2.0
 MOST_REPORTS = 10
 """Reports of progress that may follow each other at once; one more each 0.2 s."""
 REPORTS_PER_SECOND = 5.0
-ASKED = ("permission.v2.asked", "question.v2.asked")
+ASKED = ("permission.v2.asked", "question.v2.asked", "form.created")
 
 
 class Waiting:
