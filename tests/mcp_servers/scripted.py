@@ -1,15 +1,17 @@
 """A small MCP server on stdin and stdout, without any package, whose behaviour its arguments choose.
 
-Each argument is `name` or `name=JSON`:
-  tools=[…]         what tools/list answers; `echo` and a few others by default
+Each argument is `name` or `name=value`:
+  tools=PATH        a file with what tools/list answers; `echo` and a few others by default
   hang              nothing is ever answered
-  die               the process ends at once
+  die[=PATH]        the process ends at once; with a path, while that file exists
   garbage           lines that are no messages come first
   stderr=TEXT       written to standard error at the start
   flood=N           answer tools/list with N tools
   changing=SECONDS  announces a changed list of tools again and again, each time with another tool
   count=PATH        a line is added to this file at each start
+  lists=PATH        a line is added to this file each time the tools are listed
   child=PATH        starts a process that ignores the end of its input, and writes its pid there
+  no_tools=PATH     cannot list its tools while this file exists
   stubborn          ignores the end of its input, and SIGTERM
 """
 
@@ -40,7 +42,7 @@ if "child" in options:
         file.write(str(child.pid))
 if "stubborn" in options:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-if "die" in options:
+if "die" in options and (not options["die"] or os.path.exists(options["die"])):
     print("it cannot be configured", file=sys.stderr, flush=True)
     sys.exit(3)
 if "garbage" in options:
@@ -55,7 +57,8 @@ TOOLS = [
     {"name": "fail", "description": "Fails", "inputSchema": {"type": "object"}},
 ]
 if "tools" in options:
-    TOOLS = json.loads(options["tools"])
+    with open(options["tools"], encoding="utf-8") as file:
+        TOOLS = json.load(file)
 if "flood" in options:
     TOOLS = [{"name": f"tool{n}", "inputSchema": {"type": "object"}} for n in range(int(options["flood"]))]
 generation = 0
@@ -75,6 +78,9 @@ def call(id: object, name: str, arguments: dict[str, Any]) -> None:
         return
     elif name == "environment":
         text = json.dumps({"variables": dict(os.environ), "cwd": os.getcwd()})
+    elif name == "leak":
+        send({"id": id, "error": {"code": -32000, "message": f"the key {os.environ['API_KEY']} is wrong"}})
+        return
     elif name == "fail":
         text, error = "it did not work", True
     send({"id": id, "result": {"content": [{"type": "text", "text": text}], "isError": error}})
@@ -91,7 +97,12 @@ def answer(message: dict[str, Any]) -> None:
         version = params["protocolVersion"]
         result = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}
         send({"id": id, "result": {**result, "instructions": "Be brief."}})
+    elif method == "tools/list" and os.path.exists(options.get("no_tools", "")):
+        send({"id": id, "error": {"code": -32603, "message": "out of order"}})
     elif method == "tools/list":
+        if "lists" in options:
+            with open(options["lists"], "a", encoding="utf-8") as file:
+                file.write("listed\n")
         send({"id": id, "result": {"tools": TOOLS}})
     elif method == "resources/list":
         resources = [{"uri": "note://one", "name": "one", "mimeType": "text/plain"}]

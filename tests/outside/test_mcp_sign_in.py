@@ -288,6 +288,7 @@ def test_a_failed_login_says_why(here: Invoke, holdfast: Machine, running: Serve
     running.server_document["issuer"] = running.issuer.url
     pasted = here("auth", "login", "mcp:docs", "--paste", given="https://x.example/?code=1&state=2\n")
     assert (pasted.code, "state does not match" in pasted.complaint) == (1, True)
+    assert "nothing was pasted" in here("auth", "login", "mcp:docs", "--paste", given="").complaint
     assert here("auth", "login", "mcp:other").complaint.startswith("holdfast: No provider mcp:other.")
     assert here("auth", "logout", "mcp:docs").code == 1
     assert not Path(holdfast.data / "credentials.json").exists()

@@ -427,3 +427,42 @@ async def test_hostile_names_and_texts_stay_in_their_place(world: World) -> None
     system = world.model.last.system
     assert system.count("</mcp_servers>") == 1
     assert "\u202e" not in system
+
+
+async def test_an_edit_that_leaves_a_server_the_same_says_nothing(world: World) -> None:
+    """MCP-214: another timeout closes the connection and changes nothing of what is known."""
+    git = peer(world, "git", tool("log"))
+    servers(world, git, permissions=ALLOWED)
+    async with world.host() as hf:
+        await known(hf, git)
+        session = await hf.sessions.create()
+        await ask(hf, session, "one")
+        servers(world, git, permissions=ALLOWED, git={"timeout": {"execution": 5_000}})
+        await ask(hf, session, "two")
+        await called(world, hf, session, "git_log")
+        assert await told(hf, session) == []
+        assert await breaks(hf, session) == []
+    assert len(git.heard("start")) == 2
+
+
+@pytest.mark.parametrize("through", ["git_push", "mcp_call"])
+async def test_a_call_that_waits_for_approval_survives_its_process(world: World, through: str) -> None:
+    """MCP-202, MCP-230: the next process knows the tool from the epoch, starts the server, and sends the call once."""
+    git = peer(world, "git", tool("push"))
+    servers(world, git)
+    given: Json = {} if through == "git_push" else {"tool": "git_push", "arguments": {}}
+    async with world.host() as hf:
+        await known(hf, git)
+        session = await hf.sessions.create()
+        world.model.plays(calling(through, **given))
+        await hf.sessions.prompt(session.id, prompt=PromptInput(text="push"))
+        await requested(hf, session)
+    assert git.heard() == []
+    async with world.host() as hf:
+        request = await requested(hf, session)
+        assert request.action == "git_push"
+        await hf.permissions.reply(session.id, request_id=request.id, reply="once")
+        async with asyncio.timeout(PATIENCE):
+            await hf.sessions.wait(session.id)
+    assert len(git.heard()) == 1
+    assert world.model.last.results == ["push {}"]

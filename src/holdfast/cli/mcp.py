@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,10 @@ from holdfast.cli.command_runner import FAILED, execute, fail
 from holdfast.cli.output import json_option, one_line, print_json, print_table, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from holdfast.client.generated.async_client import AsyncClient
+    from holdfast.embedded.mcp_config import McpConfigFile
     from holdfast.schema.location import Location
     from holdfast.schema.mcp import McpCallResult, McpServer
 
@@ -59,7 +60,8 @@ def add(name: str, target: Sequence[str], headers: Sequence[str], variables: Seq
     Write {env:NAME} for a value that is in your environment, so that it is not in the file."""
     config = _configuration(target, headers, variables)
     file = _file(project)
-    file.add(name, config)
+    with _told():
+        file.add(name, config)
     click.echo(f"added {printable(name)} to {printable(str(file.path))}", err=True)
     if project:
         click.echo("a project's servers are used once it is trusted: `holdfast trust`", err=True)
@@ -71,7 +73,9 @@ def add(name: str, target: Sequence[str], headers: Sequence[str], variables: Seq
 def remove(name: str, project: bool) -> None:
     """Remove a server from a configuration file. Its sign-in stays: `holdfast auth logout mcp:NAME` removes that."""
     file = _file(project)
-    if not file.remove(name):
+    with _told():
+        removed = file.remove(name)
+    if not removed:
         other = "" if project else "; --project looks into that of this directory"
         sys.exit(fail(f"{file.path} has no MCP server {name}{other}"))
     click.echo(f"removed {printable(name)} from {printable(str(file.path))}", err=True)
@@ -233,10 +237,21 @@ def _print_result(result: McpCallResult) -> None:
         print_json(result.structured_content)
 
 
-def _file(project: bool) -> Any:
+def _file(project: bool) -> McpConfigFile:
     from holdfast.embedded.mcp_config import McpConfigFile
 
     return McpConfigFile(Path.cwd() if project else None)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """A file that is not changed ends the command with the reason."""
+    from holdfast.embedded.mcp_config import ConfigNotChanged
+
+    try:
+        yield
+    except ConfigNotChanged as error:
+        sys.exit(fail(str(error)))
 
 
 def _configuration(target: Sequence[str], headers: Sequence[str], variables: Sequence[str]) -> dict[str, Any]:

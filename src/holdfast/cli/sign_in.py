@@ -41,8 +41,7 @@ async def sign_in(
     try:
         click.echo(f"Sign in to {name} at this address:\n\n{printable(attempt.url)}\n", err=True)
         if paste or attempt.mode == "code":
-            await _complete(host, attempt)
-            problem = None
+            problem = await _complete(host, attempt)
         else:
             if has_browser():
                 click.launch(attempt.url)
@@ -56,9 +55,13 @@ async def sign_in(
     return 0
 
 
-async def _complete(host: Holdfast, attempt: Attempt) -> None:
-    prompt = "Afterwards paste the address that the browser was sent to, or the code that it shows:"
-    await host.integrations.attempt_complete(attempt.attempt_id, code=await _pasted(prompt))
+async def _complete(host: Holdfast, attempt: Attempt) -> str | None:
+    """Why the sign-in failed; None if it did not."""
+    pasted = await _pasted("Afterwards paste the address that the browser was sent to, or the code that it shows:")
+    if not pasted:
+        return "nothing was pasted; the sign-in was cancelled"
+    await host.integrations.attempt_complete(attempt.attempt_id, code=pasted)
+    return None
 
 
 async def _pasted(prompt: str) -> str | None:

@@ -41,9 +41,14 @@ class McpConfigFile:
 
     def remove(self, name: str) -> bool:
         """Returns whether the file had it."""
-        found = name in _servers(self._read(), name)
-        if found:
-            self._change(lambda text: remove_value(text, (*_above(text, name), name)))
+        found = False
+
+        def change(text: str) -> str:
+            nonlocal found
+            found = name in _servers(text, name)
+            return remove_value(text, (*_above(text, name), name)) if found else text
+
+        self._change(change)
         return found
 
     def _read(self) -> str:
@@ -58,8 +63,12 @@ class McpConfigFile:
         text = self._read()
         try:
             changed = change(text)
-        except (InvalidJson, EditRefused) as error:
+        except InvalidJson as error:
+            raise ConfigNotChanged(f"{self.path} is not changed: it {error}. Correct it first.") from error
+        except EditRefused as error:
             raise ConfigNotChanged(f"{self.path} is not changed: {error}. Edit it by hand.") from error
+        if changed == text:
+            return
         target = Path(os.path.realpath(self.path))
         try:
             mode = target.stat().st_mode & 0o777 if target.exists() else self._new_mode
@@ -83,9 +92,6 @@ def _servers(text: str, name: str) -> Mapping[str, Any]:
 
 
 def _mcp(text: str) -> dict[str, Any]:
-    try:
-        document = decode(text).value if text.strip() else {}
-    except InvalidJson as error:
-        raise ConfigNotChanged(f"The file is not changed: it {error}. Correct it first.") from error
+    document = decode(text).value if text.strip() else {}
     found = document.get("mcp") if isinstance(document, dict) else None
     return found if isinstance(found, dict) else {}

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from holdfast.mcp.catalog import Listing, Prompt, Resource, ResourceTemplate, Tool
+from holdfast.mcp.catalog import Listing, Prompt, Resource, ResourceTemplate, Tool, needs_task
 from holdfast.mcp.client_peer import ClientPeer
 from holdfast.mcp.connection import Connection
 from holdfast.mcp.errors import McpError, NotOffered, ServerError, SessionExpired, Timeout
 from holdfast.mcp.listing import ListKind, ListLimits, read_list
 from holdfast.mcp.messages import HEADER_MISMATCH
-from holdfast.mcp.negotiation import Agreement, Negotiation
+from holdfast.mcp.negotiation import PROBE_SECONDS, Agreement, Negotiation
 from holdfast.mcp.param_headers import InvalidAnnotation, ParamHeader, param_headers, routing_headers
 from holdfast.mcp.reading import read_completion, read_prompt_result, read_resource_result, read_tool_result
 from holdfast.mcp.subscriptions import Subscriptions
 from holdfast.mcp.versions import Stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from holdfast.mcp.capabilities import Implementation, ServerCapabilities
     from holdfast.mcp.handlers import Handlers
@@ -37,18 +37,21 @@ PROMPTS = ListKind("prompts/list", "prompts", Prompt, "name")
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """Seconds. `startup` is until a version is agreed upon, `catalog` for one whole list and for each other small
-    request, `execution` for a call of a tool, a resource or a prompt. Progress does not extend them."""
+    """Seconds. `startup` is until a version is agreed upon, of which `probe` is left for a question that an older
+    server may not answer; `catalog` for one whole list and for each other small request; `execution` for a call of a
+    tool, a resource or a prompt. Progress does not extend them."""
 
     startup: float = 30.0
+    probe: float = PROBE_SECONDS
     catalog: float = 30.0
     execution: float = 12 * 3600.0
 
 
 class Client:
-    """Use `connect_stdio` and `connect_http` to get one, and `close` it. It does not reconnect by itself: after
-    ServerClosed every call raises the same, and a new client has to be connected. Only an expired HTTP session is
-    renewed, and the call is repeated that the server has refused for it."""
+    """Use `connect_stdio` and `connect_http` to get one, and `close` it. It does not reconnect by itself. Once `end` is
+    set every call raises it, and a new client has to be connected. Over HTTP there is no standing connection: a call
+    that does not get through fails by itself, and a later one may succeed. An expired session is renewed, and the call
+    is repeated that the server has refused for it."""
 
     def __init__(
         self,
@@ -65,7 +68,7 @@ class Client:
         self._limits = limits or ListLimits()
         self._peer = ClientPeer(handlers)
         self._connection = self._peer.connection = Connection(transport, self._peer)
-        self._subscriptions = Subscriptions(self._call_long, self._connection.run, handlers)
+        self._subscriptions = Subscriptions(self._call_long, self._connection.run, self._is_open, handlers)
         self._agreement: Agreement | None = None
         self._stamp: Stamp | None = None
         self._negotiating: dict[str, Any] = {}
@@ -105,15 +108,12 @@ class Client:
     async def start(self, *, version: str | None = None, last_version: str | None = None) -> None:
         """Connects and agrees on a version; see `Negotiation`. On failure the client has to be closed."""
         self._negotiating = {"version": version, "last_version": last_version}
-        seconds = self._timeouts.startup
-        try:
-            async with asyncio.timeout(seconds) as limit:
-                await self._connection.start()
-                await self._agree()
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise Timeout("initialize", seconds) from error
+
+        async def start() -> None:
+            await self._connection.start()
+            await self._agree()
+
+        await self._within_startup(start)
 
     async def close(self) -> None:
         """Ends the connection and everything that was started for it. Calls that are under way fail."""
@@ -178,12 +178,12 @@ class Client:
             return await self._call("tools/call", params, seconds, on_progress=on_progress, key=key, repeatable=False)
 
         try:
-            return read_tool_result(await call())
+            return read_tool_result(await call(), self._handlers.features)
         except ServerError as error:
             if error.code != HEADER_MISMATCH or not self._agreed.version.stateless:
                 raise
         await self.list_tools()  # the server has not run the call: the tool's schema is another one by now
-        return read_tool_result(await call())
+        return read_tool_result(await call(), self._handlers.features)
 
     async def read_resource(
         self,
@@ -195,9 +195,8 @@ class Client:
         state: str | None = None,
     ) -> ReadResult | InputRequired:
         seconds = self._timeouts.execution if seconds is None else seconds
-        return read_resource_result(
-            await self._call("resources/read", {"uri": uri} | _input(answers, state), seconds, key=key)
-        )
+        raw = await self._call("resources/read", {"uri": uri} | _input(answers, state), seconds, key=key)
+        return read_resource_result(raw, self._handlers.features)
 
     async def get_prompt(
         self,
@@ -211,7 +210,8 @@ class Client:
     ) -> PromptResult | InputRequired:
         seconds = self._timeouts.execution if seconds is None else seconds
         params = {"name": name, "arguments": dict(arguments or {})} | _input(answers, state)
-        return read_prompt_result(await self._call("prompts/get", params, seconds, key=key))
+        raw = await self._call("prompts/get", params, seconds, key=key)
+        return read_prompt_result(raw, self._handlers.features)
 
     async def complete(
         self, reference: Mapping[str, str], argument: str, value: str, *, known: Mapping[str, str] | None = None
@@ -260,9 +260,26 @@ class Client:
             raise RuntimeError("the client has not been started")
         return self._agreement
 
+    async def _within_startup(self, work: Callable[[], Awaitable[None]]) -> None:
+        seconds = self._timeouts.startup
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                await work()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise Timeout("initialize", seconds) from error
+
     async def _agree(self) -> None:
-        negotiation = Negotiation(self._connection, self._info, self._handlers.features, **self._negotiating)
+        negotiation = Negotiation(
+            self._connection,
+            self._info,
+            self._handlers.features,
+            probe_seconds=self._timeouts.probe,
+            **self._negotiating,
+        )
         agreement = self._agreement = await negotiation.agree()
+        self._negotiating["last_version"] = agreement.version.name
         self._peer.version = agreement.version
         self._stamp = Stamp(agreement.version, self._info, self._handlers.features)
         self._subscriptions.begin(agreement.version, agreement.capabilities)
@@ -319,9 +336,11 @@ class Client:
         async with self._renewing:
             if self._agreement is not agreement:
                 return
-            async with asyncio.timeout(self._timeouts.startup):
-                await self._agree()
+            await self._within_startup(self._agree)
         self._peer.everything_changed()
+
+    def _is_open(self) -> bool:
+        return self._connection.end is None
 
     def _headers_of(self, method: str, params: dict[str, Any]) -> tuple[ParamHeader, ...]:
         return self._param_headers.get(params["name"], ()) if method == "tools/call" else ()
@@ -343,12 +362,14 @@ class Client:
             raise Timeout(kind.method, seconds) from error
 
     def _check_tool(self, tool: Tool, raw: msgspec.Raw) -> str | None:
-        if not self._agreed.version.stateless or b"x-mcp-header" not in bytes(raw):
-            return None
-        try:
-            param_headers(tool.input_schema)
-        except InvalidAnnotation as error:
-            return str(error)
+        version, data = self._agreed.version, bytes(raw)
+        if version.tasks and b"taskSupport" in data and needs_task(raw):
+            return "it can only be called as a task, which is not supported"
+        if version.stateless and self._connection.transport.has_headers and b"x-mcp-header" in data:
+            try:
+                param_headers(tool.input_schema)
+            except InvalidAnnotation as error:
+                return str(error)
         return None
 
 

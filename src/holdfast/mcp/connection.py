@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from holdfast.mcp.callbacks import tell
 from holdfast.mcp.errors import McpError, ProtocolError, RpcError, ServerClosed, Timeout
 from holdfast.mcp.messages import (
     INTERNAL_ERROR,
@@ -43,6 +44,8 @@ REQUEST_LIMIT = 64
 """Of requests of the other side that are being answered. One that sends more does not wait for answers."""
 CANCEL_SECONDS = 5.0
 """How long a notification about a cancelled call may take."""
+CLOSE_SECONDS = 5.0
+"""How long handlers may take to end after their cancellation."""
 
 log = logging.getLogger(__name__)
 
@@ -91,10 +94,13 @@ class _Call:
 
 
 class Connection:
-    def __init__(self, transport: Transport, peer: Peer) -> None:
+    def __init__(self, transport: Transport, peer: Peer, *, request_limit: int = REQUEST_LIMIT) -> None:
         self.transport = transport
+        self._request_limit = request_limit
         self.batches = False
         """Whether a message may be an array of messages."""
+        self.calls_may_be_cancelled = False
+        """Whether the other side may cancel a call that was made to it."""
         self.strays = 0
         """Answers to no call that waits, and requests whose id is in use."""
         self._peer = peer
@@ -129,15 +135,15 @@ class Connection:
         is called with the id of the request before it is sent."""
         self._check_open()
         self._last_id = id = self._last_id + 1
-        call = self._calls[id] = _Call(on_progress, key)
         if on_progress is not None:
             params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": id}}
+        frame = _encoded(method, write_request, id, method, params)
+        call = self._calls[id] = _Call(on_progress, key)
         if on_sent is not None:
             on_sent(id)
         try:
             async with asyncio.timeout(seconds) as limit:
-                route = Route(method, id, headers or {}, repeatable)
-                await self.transport.send(write_request(id, method, params), route)
+                await self.transport.send(frame, Route(method, id, headers or {}, repeatable))
                 return await call.answer
         except TimeoutError as error:
             if cancellable:
@@ -159,7 +165,7 @@ class Connection:
 
     async def notify(self, method: str, params: Any = None) -> None:
         self._check_open()
-        await self.transport.send(write_notification(method, params), Route(method))
+        await self.transport.send(_encoded(method, write_notification, method, params), Route(method))
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Starts a task that `close` ends."""
@@ -181,7 +187,7 @@ class Connection:
             task.cancel()
         try:
             if tasks:
-                await asyncio.wait(tasks)
+                await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
         finally:
             await self.transport.close()
 
@@ -199,7 +205,7 @@ class Connection:
             else:
                 self._handle(frame, answering)
         except Malformed:
-            self._call_peer(self._peer.on_garbage, frame)
+            tell(self._peer.on_garbage, frame)
             return False
         except ProtocolError as error:
             if answering is None or not self.failed(answering, error):
@@ -224,7 +230,7 @@ class Connection:
             self.failed(id, _again(error))
         for task in list(self._answering.values()):
             task.cancel()
-        self._call_peer(self._peer.on_closed, error)
+        tell(self._peer.on_closed, error)
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -237,7 +243,7 @@ class Connection:
             case Notification("notifications/cancelled", params):
                 self._cancelled(params)
             case Notification(method, params):
-                self._call_peer(self._peer.on_notification, method, params)
+                tell(self._peer.on_notification, method, params)
             case Request() as request:
                 self._begin(request, answering)
 
@@ -258,7 +264,7 @@ class Connection:
         token = progress.progress_token
         call = self._calls.get(token) if isinstance(token, int) else None
         if call is not None and call.on_progress is not None and not call.answer.done():
-            self._call_peer(call.on_progress, Progress(progress.progress, progress.total, progress.message))
+            tell(call.on_progress, Progress(progress.progress, progress.total, progress.message))
 
     def _cancelled(self, params: msgspec.Raw) -> None:
         try:
@@ -267,6 +273,8 @@ class Connection:
             return
         if id in self._answering:
             self._answering[id].cancel()
+        elif self.calls_may_be_cancelled and isinstance(id, int):
+            self.failed(id, ServerClosed("The other side has cancelled the request"))
 
     def _begin(self, request: Request, answering: int | None) -> None:
         if self._end is not None:
@@ -274,8 +282,9 @@ class Connection:
         if request.id in self._answering:
             self.strays += 1
             return
-        if len(self._answering) >= REQUEST_LIMIT:
-            self.closed(ProtocolError(f"The other side sent {REQUEST_LIMIT} requests without waiting for an answer"))
+        if len(self._answering) >= self._request_limit:
+            reason = f"The other side sent {self._request_limit} requests without waiting for an answer"
+            self.closed(ProtocolError(reason))
             return
         incoming = IncomingRequest(request.id, request.method, request.params, answering)
         self._answering[request.id] = self.run(self._answer(incoming))
@@ -303,11 +312,12 @@ class Connection:
             async with asyncio.timeout(CANCEL_SECONDS):
                 await self.notify("notifications/cancelled", params)
 
-    def _call_peer(self, callback: Callable[..., None], *arguments: object) -> None:
-        try:
-            callback(*arguments)
-        except Exception:
-            log.exception("a callback for an MCP connection failed")
+
+def _encoded(method: str, write: Callable[..., bytes], *parts: Any) -> bytes:
+    try:
+        return write(*parts)
+    except (TypeError, ValueError) as error:
+        raise ProtocolError(f"{method} cannot be sent: {error}") from error
 
 
 def _again(error: McpError) -> McpError:

@@ -37,7 +37,8 @@ REDIRECTS = 3
 CHALLENGES = 2
 """How often one request is sent again after a challenge: once for a token, once for more scope."""
 REFUSAL_BYTES = 64 * 1024
-INFLATE_RATIO = 200
+INFLATE_RATIO = 2000
+"""More than is possible: it is decompressed in small pieces, and what they add up to is limited."""
 
 
 class HttpExchange:
@@ -69,8 +70,7 @@ class HttpExchange:
         challenges = redirects = 0
         while True:
             sent = {**self._headers, **headers}
-            if target.origin.scheme == self._target.origin.scheme or target.origin.is_secure:
-                await self._authorizer.authorize(sent)
+            await self._authorizer.authorize(sent)
             response = await self._exchange(Request(method, target, sent, (body,) if body else ()), repeatable)
             if response.status == 401 or (response.status == 403 and "www-authenticate" in response.headers):
                 challenge = Challenge(self.url, response.status, dict(response.headers))
@@ -103,11 +103,13 @@ class HttpExchange:
         raise AssertionError
 
     def _redirected(self, method: str, target: Url, response: Response, count: int) -> Url:
-        location = response.headers.get("location", "")
+        location = response.headers.get("location", "").strip()
         try:
             new = parse(urljoin(str(target), location))
         except ValueError as error:
             raise ProtocolError("The MCP server redirects to an address that is not valid") from error
+        if not location:
+            raise ProtocolError("The MCP server redirects to nowhere")
         keeps_method = method == "GET" or response.status in (307, 308)
         if count > REDIRECTS or not keeps_method or not _same_place(new, target):
             raise ProtocolError(
@@ -121,7 +123,7 @@ def _parsed(url: str) -> Url:
     try:
         return parse(url)
     except ValueError as error:
-        raise ProtocolError(f"{shown(url)} is not the address of an MCP server: {error}") from error
+        raise ProtocolError(f"This is not the address of an MCP server: {error}") from error  # it may hold a password
 
 
 def _same_place(new: Url, old: Url) -> bool:
@@ -156,9 +158,11 @@ class Body:
                 if piece := next(self._pieces, b""):
                     return piece
                 data = await self._response.read()
-                if self._inflate is None or not data:
+                if self._inflate is None:
                     return data
                 self._pieces = self._inflate.pieces(data)
+                if not data:
+                    return next(self._pieces, b"")  # raises if the compressed body is not whole
         except UndecodableBody as error:
             raise ProtocolError(f"The answer of the MCP server cannot be read: {error}") from error
         except (HttpError, OSError) as error:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 class HttpSse:
     cancels_by_closing = False
+    has_headers = False
 
     def __init__(self, exchange: HttpExchange, *, frame_limit: int = FRAME_LIMIT) -> None:
         self._exchange = exchange

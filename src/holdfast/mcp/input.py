@@ -92,6 +92,11 @@ class Sampling(Wire):
     tool_choice: Json | None = None
     meta: Json | None = meta_field()
 
+    @property
+    def uses_tools(self) -> bool:
+        """A client must refuse it unless it has declared that it can do this."""
+        return bool(self.tools) or self.tool_choice is not None
+
 
 class SamplingAnswer(Wire):
     role: Literal["user", "assistant"]

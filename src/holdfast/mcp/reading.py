@@ -8,14 +8,16 @@ import msgspec
 
 from holdfast.mcp.content import ResourceContents, read_content, read_contents
 from holdfast.mcp.errors import ProtocolError, TooLarge, shown
-from holdfast.mcp.input import INPUT_METHODS, InputRequest, InputRequired
+from holdfast.mcp.input import INPUT_METHODS, Elicitation, InputRequest, InputRequired, RootsRequest, Sampling
 from holdfast.mcp.results import Completion, PromptMessage, PromptResult, ReadResult, ToolResult
+from holdfast.mcp.versions import ClientFeatures
 from holdfast.mcp.wire import Json, Wire, meta_field
 
 T = TypeVar("T")
 
 INPUT_LIMIT = 32
 """Of requests for input in one result."""
+ALL = ClientFeatures(roots=True, elicitation=True, sampling=True)
 STATE_LIMIT = 1024 * 1024
 """Bytes of the state that a result asks to be given back: it may be stored."""
 
@@ -72,21 +74,21 @@ def decode(raw: msgspec.Raw, kind: type[T], what: str) -> T:
         raise ProtocolError(f"The MCP server's {what} is not valid: {shown(str(error))}") from error
 
 
-def read_tool_result(raw: msgspec.Raw) -> ToolResult | InputRequired:
-    if (required := _input_required(raw)) is not None:
+def read_tool_result(raw: msgspec.Raw, able: ClientFeatures = ALL) -> ToolResult | InputRequired:
+    if (required := _input_required(raw, able)) is not None:
         return required
     result = decode(raw, _ToolResult, "result of a tool")
     return ToolResult(read_contents(result.content), result.structured_content, bool(result.is_error), result.meta)
 
 
-def read_resource_result(raw: msgspec.Raw) -> ReadResult | InputRequired:
-    if (required := _input_required(raw)) is not None:
+def read_resource_result(raw: msgspec.Raw, able: ClientFeatures = ALL) -> ReadResult | InputRequired:
+    if (required := _input_required(raw, able)) is not None:
         return required
     return ReadResult(tuple(decode(raw, _ReadResult, "resource").contents))
 
 
-def read_prompt_result(raw: msgspec.Raw) -> PromptResult | InputRequired:
-    if (required := _input_required(raw)) is not None:
+def read_prompt_result(raw: msgspec.Raw, able: ClientFeatures = ALL) -> PromptResult | InputRequired:
+    if (required := _input_required(raw, able)) is not None:
         return required
     result = decode(raw, _PromptResult, "prompt")
     messages = (PromptMessage(message.role, read_content(message.content)) for message in result.messages)
@@ -98,7 +100,7 @@ def read_completion(raw: msgspec.Raw) -> Completion:
     return Completion(tuple(completion.values[:100]), completion.total, bool(completion.has_more))
 
 
-def _input_required(raw: msgspec.Raw) -> InputRequired | None:
+def _input_required(raw: msgspec.Raw, able: ClientFeatures) -> InputRequired | None:
     kind = decode(raw, _Kind, "result").result_type
     if kind == "complete":
         return None
@@ -112,11 +114,15 @@ def _input_required(raw: msgspec.Raw) -> InputRequired | None:
         raise TooLarge("The state that the MCP server wants back", STATE_LIMIT)
     if not requests and result.request_state is None:
         raise ProtocolError("The MCP server asks for input and does not say for which")
-    return InputRequired({key: _request(request) for key, request in requests.items()}, result.request_state)
+    return InputRequired({key: _request(request, able) for key, request in requests.items()}, result.request_state)
 
 
-def _request(request: _InputRequest) -> InputRequest:
+def _request(request: _InputRequest, able: ClientFeatures) -> InputRequest:
     kind = INPUT_METHODS.get(request.method)
-    if kind is None:
-        raise ProtocolError(f"The MCP server asks for {shown(request.method, 60)!r}, which is not supported")
-    return decode(request.params, kind, f"request for input ({request.method})")
+    declared = {Elicitation: able.elicitation, Sampling: able.sampling, RootsRequest: able.roots}
+    if kind is None or not declared[kind]:
+        raise ProtocolError(f"The MCP server asks for {shown(request.method, 60)!r}, which was not offered to it")
+    read = decode(request.params, kind, f"request for input ({request.method})")
+    if isinstance(read, Sampling) and read.uses_tools:
+        raise ProtocolError("The MCP server wants a model to use tools, which was not offered to it")
+    return read

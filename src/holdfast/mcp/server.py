@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from holdfast.mcp.server_peer import ServerPeer
     from holdfast.mcp.transport import Transport
 
+REQUEST_LIMIT = 1000
+"""Of requests that one client may have under way; one that sends more has to connect again."""
+
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
@@ -68,7 +71,7 @@ class Server:
         from holdfast.mcp.server_peer import ServerPeer
 
         peer = ServerPeer(self._info, self._toolbox, self._instructions)
-        connection = peer.connection = Connection(transport, peer)
+        connection = peer.connection = Connection(transport, peer, request_limit=REQUEST_LIMIT)
         self._peers.add(peer)
         try:
             await connection.start()

@@ -29,10 +29,13 @@ from holdfast.mcp.messages import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
+    PARSE_ERROR,
     UNSUPPORTED_VERSION,
     RequestId,
+    write_error,
 )
 from holdfast.mcp.server import ToolCall, UnknownTool
+from holdfast.mcp.transport import Route
 from holdfast.mcp.versions import (
     CAPABILITIES_KEY,
     HANDSHAKE,
@@ -55,6 +58,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+COMPLAINTS = 16
+"""Of answers to what is no message that wait to be sent."""
 ROUNDS = 10
 """How often one call may ask for input."""
 
@@ -98,6 +103,7 @@ class ServerPeer:
         self._version: Version | None = None
         self._capabilities = ClientCapabilities()
         self._listening: set[RequestId] = set()
+        self._complaints = 0
 
     async def tools_changed(self) -> None:
         method = "notifications/tools/list_changed"
@@ -140,11 +146,21 @@ class ServerPeer:
         pass
 
     def on_garbage(self, data: bytes) -> None:
-        pass
+        if self._complaints < COMPLAINTS:  # a client that does not read its answers gets no more of them
+            self._complaints += 1
+            self.connection.run(self._complain())
 
     def on_closed(self, error: McpError) -> None:
         if not self.ended.done():
             self.ended.set_result(error)
+
+    async def _complain(self) -> None:
+        frame = write_error(None, PARSE_ERROR, "This is not a JSON-RPC message")
+        try:
+            with suppress(McpError):
+                await self.connection.transport.send(frame, Route())
+        finally:
+            self._complaints -= 1
 
     # -- versions --------------------------------------------------------------------------------------------------
 

@@ -40,7 +40,8 @@ class Process(Protocol):
         OSError."""
 
     async def close(self) -> ProcessEnd:
-        """Ends the process and everything it has started, within a bounded time. Further calls return the same."""
+        """Ends the process and everything it has started, within a bounded time. May be called again, also while
+        another call is under way or after one was cancelled."""
 
 
 class Lines:
@@ -80,6 +81,7 @@ class StdioTransport:
     reported to the receiver and ignored."""
 
     cancels_by_closing = False
+    has_headers = False
 
     def __init__(self, process: Process, *, frame_limit: int = FRAME_LIMIT) -> None:
         self._process = process
@@ -94,7 +96,7 @@ class StdioTransport:
         try:
             async with self._lock:  # a process that does not read holds up one message, not a growing number
                 await self._process.write(frame + b"\n")
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:  # what loops raise for a pipe that is closed
             raise await self._ended() from error
 
     def adopt(self, version: Version) -> None:

@@ -8,6 +8,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -33,6 +34,8 @@ MOST_RETRY_SECONDS = 60.0
 RESUME_ATTEMPTS = 5
 DELETE_SECONDS = 2.0
 
+log = logging.getLogger(__name__)
+
 
 class Stream:
     """How far a stream of events was read."""
@@ -44,6 +47,8 @@ class Stream:
 
 
 class StreamableHttp:
+    has_headers = True
+
     def __init__(
         self,
         exchange: HttpExchange,
@@ -79,6 +84,7 @@ class StreamableHttp:
                 if route.method == "initialize":
                     self._session = _session_id(response)
                 await self._answer(response, route.id)
+            response.release()
         finally:
             response.close()
 
@@ -107,7 +113,8 @@ class StreamableHttp:
         receiver = self._receiving()
         kind = content_type(response)
         if kind == "application/json":
-            receiver.received(await read_body(response, self._limit), id)
+            if not receiver.received(await read_body(response, self._limit), id):
+                raise ProtocolError("The MCP server answered with JSON that is no message")
         elif kind == "text/event-stream":
             await self._follow(response, id)
         elif response.status != 202:
@@ -118,13 +125,13 @@ class StreamableHttp:
     async def _refused(self, response: Response, id: int | None, session: str | None) -> None:
         """Raises the error, or passes the JSON-RPC error in the body on."""
         error, body = await refusal(response)
+        if session is not None and (response.status == 404 or _names_session(response.status, body)):
+            raise SessionExpired(response.status, "the session has expired")
         receiver = self._receiving()
         if id is not None and content_type(response) == "application/json" and b'"error"' in body:
             receiver.received(body, id)
-            if not receiver.waits(id) and not (response.status == 404 and session is not None):
+            if not receiver.waits(id):
                 return
-        if response.status == 404 and session is not None:
-            raise SessionExpired(404, "the session has expired")
         raise error
 
     async def _follow(self, response: Response, id: int) -> None:
@@ -138,6 +145,7 @@ class StreamableHttp:
                 except ServerClosed as error:
                     lost = error
                 if not receiver.waits(id):
+                    response.release()
                     return
                 resumable = self._version is None or self._version.resumable
                 if stream.last_id is None or not resumable:
@@ -192,6 +200,9 @@ class StreamableHttp:
                 pass
             except McpError:
                 return  # no such stream, or a call will tell the reason
+            except Exception:
+                log.exception("listening to an MCP server failed")
+                return
             finally:
                 if response is not None:
                     response.close()
@@ -223,6 +234,11 @@ class StreamableHttp:
     def _receiving(self) -> Receiver:
         assert self._receiver is not None
         return self._receiver
+
+
+def _names_session(status: int, body: bytes) -> bool:
+    """Some servers answer 400 instead of 404, with an error that names the session."""
+    return status == 400 and b'"error"' in body and b"-32000" in body and b"session" in body.lower()
 
 
 def _session_id(response: Response) -> str | None:

@@ -8,6 +8,7 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Any
 
+from holdfast.mcp.callbacks import tell
 from holdfast.mcp.errors import McpError, NeedsAuthorization, NotOffered, ServerClosed
 
 if TYPE_CHECKING:
@@ -25,18 +26,21 @@ MOST_RETRY_SECONDS = 60.0
 
 
 class Subscriptions:
-    """`call` sends a request and waits for its answer; `run` starts a task that ends with the connection."""
+    """`call` sends a request and waits for its answer; `run` starts a task that ends when the connection is closed;
+    `is_open` tells whether the connection may still be used."""
 
     def __init__(
         self,
         call: Callable[[str, dict[str, Any]], Awaitable[msgspec.Raw]],
         run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        is_open: Callable[[], bool],
         handlers: Handlers,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._call = call
         self._run = run
+        self._is_open = is_open
         self._handlers = handlers
         self._sleep = sleep
         self._uris: dict[str, None] = {}
@@ -124,7 +128,8 @@ class Subscriptions:
             except NeedsAuthorization:
                 return  # a call will tell
             except ServerClosed:
-                pass
+                if not self._is_open():
+                    return
             except McpError:
                 return  # the server refuses; it would again
             delay = RETRY_SECONDS if loop.time() - started > MOST_RETRY_SECONDS else delay * 2
@@ -138,8 +143,7 @@ class Subscriptions:
             ("promptsListChanged", handlers.on_prompts_changed),
             ("resourcesListChanged", handlers.on_resources_changed),
         ):
-            if name in wanted and callback is not None:
-                callback()
-        if handlers.on_resource_updated is not None:
-            for uri in wanted.get("resourceSubscriptions", ()):
-                handlers.on_resource_updated(uri)
+            if name in wanted:
+                tell(callback)
+        for uri in wanted.get("resourceSubscriptions", ()):
+            tell(handlers.on_resource_updated, uri)

@@ -42,6 +42,10 @@ class Transport(Protocol):
     def cancels_by_closing(self) -> bool:
         """Cancelling `send` tells the server that the request is cancelled."""
 
+    @property
+    def has_headers(self) -> bool:
+        """The headers of a route are sent."""
+
     async def start(self, receiver: Receiver) -> None:
         """Raises McpError if there is no way to the server."""
 

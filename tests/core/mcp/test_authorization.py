@@ -152,6 +152,38 @@ async def test_a_credential_is_replaced_and_removed_only_if_it_is_still_there(
     assert store.load() is None
 
 
+async def test_of_a_configured_client_the_issuer_is_remembered(
+    credentials: CredentialStore, ids: Ids, clock: ManualClock
+) -> None:
+    """MCP-107, MCP-117: without tokens it connects nothing."""
+    configured = CREDENTIAL.replace(client=OAuthClient("mine", "configured"))
+    integrations = Integrations(IntegrationDraft, lambda draft: None, {}, credentials, ids, clock)
+    store = StoredOAuthCredential(credentials, "mcp_1")
+    await credentials.create("mcp_1", as_value("mcp_1", configured))
+    assert len(integrations.connections("mcp_1")) == 1
+    await store.remove(configured)
+    assert store.load() == configured.without_tokens()
+    assert (integrations.connections("mcp_1"), await integrations.resolve("mcp_1")) == ((), None)
+    assert "access-secret" not in msgspec.json.encode(credentials.all("mcp_1")).decode()
+    await integrations.close()
+
+
+async def test_a_credential_that_cannot_be_stored_is_an_error_of_its_own(
+    credentials: CredentialStore, tmp_path: Path
+) -> None:
+    """MCP-116: a new token that is not stored is not used."""
+    store = StoredOAuthCredential(credentials, "mcp_1")
+    await credentials.create("mcp_1", as_value("mcp_1", CREDENTIAL))
+    credentials._load()
+    seen = credentials._seen
+    (tmp_path / "credentials.json").write_text("damaged", encoding="utf-8")
+    assert seen is not None
+    credentials._read = lambda: seen[1]  # type: ignore[method-assign] # read before it was damaged
+    for change in (store.replace(CREDENTIAL, CREDENTIAL.replace(access="next")), store.remove(CREDENTIAL)):
+        with pytest.raises(OAuthUnreachable, match="cannot be stored"):
+            await change
+
+
 async def test_a_lock_that_is_held_too_long_is_an_error_of_its_own(
     credentials: CredentialStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

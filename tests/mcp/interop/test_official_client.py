@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def test_a_client_of_the_official_package_uses_a_server_in_both_kinds_of_versions() -> None:
-    """MCP-080, MCP-081, MCP-082, MCP-083, MCP-084"""
+    """MCP-080, MCP-081, MCP-082, MCP-083, MCP-084, MCP-087"""
     script = Path(__file__).parent / "official_client.py"
     ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60)
     assert ran.returncode == 0, ran.stderr

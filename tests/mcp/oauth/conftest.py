@@ -48,7 +48,8 @@ class MemoryStore:
 
     async def remove(self, credential: OAuthCredential) -> None:
         if self.credential is not None and self.credential.access == credential.access:
-            self.credential = None
+            configured = credential.client.kind == "configured"
+            self.credential = credential.without_tokens() if configured else None
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:

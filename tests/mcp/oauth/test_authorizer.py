@@ -11,7 +11,7 @@ from tests.mcp.oauth.conftest import Client
 
 from holdfast.mcp.errors import Challenge, McpError, NeedsAuthorization
 from holdfast.mcp.oauth.authorizer import FRESH_MS, RETRY_MS, OAuthAuthorizer
-from holdfast.mcp.oauth.errors import OAuthUnreachable, ScopeRefused
+from holdfast.mcp.oauth.errors import Forbidden, OAuthUnreachable
 from holdfast.mcp.oauth.settings import ServerSettings
 
 pytestmark = pytest.mark.anyio
@@ -306,10 +306,10 @@ async def test_missing_scopes_are_requested_at_the_next_sign_in(world: World, cl
 @pytest.mark.parametrize(
     ("granted", "asked", "error"),
     [
-        (None, "read", ScopeRefused),
-        (("read", "write"), "write", ScopeRefused),
+        (None, "read", Forbidden),
+        (("read", "write"), "write", Forbidden),
         (("read",), "write", NeedsAuthorization),
-        (("read",), "", ScopeRefused),
+        (("read",), "", Forbidden),
     ],
 )
 async def test_a_token_that_has_the_scopes_is_refused_for_good(
@@ -327,7 +327,7 @@ async def test_other_refusals_are_no_matter_of_authorization(client: Client) -> 
     """MCP-118."""
     await client.sign_in()
     headers: Mapping[str, str] = await sent(client.authorizer)
-    with pytest.raises(ScopeRefused, match=r"access_denied \(never\)"):
+    with pytest.raises(Forbidden, match=r"access_denied \(never\)"):
         await client.authorizer.on_challenge(refusal(403, error="access_denied", error_description="never"), headers)
 
 

@@ -16,11 +16,12 @@ from tests.mcp.oauth.conftest import Client
 from holdfast.mcp.oauth import callback
 from holdfast.mcp.oauth.begin import begin_sign_in
 from holdfast.mcp.oauth.callback import open_socket, pasted_parameters, read_parameters
-from holdfast.mcp.oauth.credential import NEVER
+from holdfast.mcp.oauth.credential import NEVER, OAuthClient
 from holdfast.mcp.oauth.errors import (
     AccessDenied,
     CallbackRefused,
     ClientRequired,
+    IssuerChanged,
     OAuthError,
     RegistrationFailed,
     ResponseRefused,
@@ -144,6 +145,26 @@ async def test_a_client_with_a_secret_authenticates_as_the_issuer_wants(
     assert (configured.client.kind, configured.client.secret) == ("configured", "")  # the configuration has it
 
 
+async def test_a_configured_client_stays_with_its_issuer(world: World, client: Client) -> None:
+    """MCP-107: a server that names another issuer later does not get the secret sent there."""
+    credential = await client.sign_in()
+    bound = credential.replace(
+        client=OAuthClient("mine", "configured", "client_secret_post"), issuer="https://first.example"
+    )
+    mine = ServerSettings(world.url, client_id="mine", client_secret="hush")
+    for known in (bound, bound.without_tokens()):
+        client.store.credential = known
+        with pytest.raises(IssuerChanged, match=r"known to https://first\.example, .* names another"):
+            await client.begin(mine)
+    for settings, known in [
+        (mine, bound.replace(issuer=world.issuer.url)),
+        (mine, bound.replace(client=OAuthClient("other", "configured"))),
+        (ServerSettings(world.url, client_id="new"), bound),
+    ]:
+        client.store.credential = known
+        await (await client.begin(settings)).close()
+
+
 async def test_an_address_as_client_id_is_a_document(world: World, client: Client) -> None:
     """MCP-107: configured, or Holdfast's own where the issuer supports it."""
     document = "https://client.example/holdfast.json"
@@ -234,6 +255,7 @@ async def test_earlier_scopes_are_requested_again(world: World, client: Client) 
     client.store.credential = credential.replace(requested=("a", "b"), wanted=("c",))
     world.challenge["scope"] = "b d"
     assert await requested(client) == "a b c d"
+    assert await requested(client, ServerSettings(world.url, scopes=("mine",))) == "mine c"
 
 
 # -- the response --------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.config.jsonc import InvalidJson, decode, to_json, without_comments
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -25,17 +26,18 @@ class Member(Frozen):
     end: int
 
 
-class EditRefused(ValueError):
+class EditRefused(HoldfastError):
     """The file cannot be changed without losing something."""
 
 
 def set_value(text: str, path: Sequence[str], value: Any) -> str:
     """The text with this value at the path; objects above it are added where they are missing. Raises InvalidJson and
     EditRefused."""
-    changed = _Edit(text).set(path, value) if text.strip() else f"{_dumped(_nested(path, value), '', UNIT)}\n"
-    expected = decode(text).value if text.strip() else {}
+    if not text.strip():
+        return f"{_dumped(_nested(path, value), '', UNIT)}\n"
+    expected = decode(text).value
     _put(expected, path, value)
-    return _checked(changed, expected)
+    return _checked(_Edit(text).set(path, value), expected)
 
 
 def remove_value(text: str, path: Sequence[str]) -> str:
@@ -77,11 +79,16 @@ class _Edit:
         members = list(self._members(place))
         index = next(index for index, found in enumerate(members) if found.name == path[-1])
         gone = members[index]
+        end = self._after_comma(gone.end)
         if index + 1 < len(members):
             return self._replaced(gone.start, members[index + 1].start, "")
-        start = members[index - 1].end if index else gone.start
-        end = self._after_comma(gone.end) if not index else gone.end
-        return self._replaced(start, end, "")
+        if index == 0:
+            return self._replaced(gone.start, end, "")
+        before = members[index - 1].end
+        after = self._after_comma(before)
+        kept = self._end_of_line(after)  # with a comment
+        comma = after if end != gone.end else before  # a file that ends its lists with commas keeps this one
+        return self._text[:comma] + self._text[after:kept] + self._text[end:]
 
     def _insert(self, place: int, name: str, value: Any) -> str:
         members = list(self._members(place))

@@ -11,7 +11,7 @@ from holdfast.core.credential.attempts import SignInAttempts
 from holdfast.core.credential.auth import OAuthAuth
 from holdfast.core.credential.errors import AuthorizationFailed, IntegrationNotFound
 from holdfast.core.credential.integration import IntegrationDraft, OAuth
-from holdfast.core.credential.store import KeyValue, OAuthValue
+from holdfast.core.credential.store import KeyValue, OAuthValue, is_spent
 from holdfast.core.file_lock import file_lock
 from holdfast.core.scope import Scope
 from holdfast.core.state import Batches, Phase, State
@@ -181,7 +181,8 @@ class Integrations:
         )
 
     def _stored(self, id: str) -> tuple[Credential, ...]:
-        return self._credentials.all(id) if self._credentials else ()
+        found = self._credentials.all(id) if self._credentials else ()
+        return tuple(credential for credential in found if not is_spent(credential.value))
 
     def _variables(self, id: str) -> tuple[str, ...]:
         found = self._state.value.get(id)

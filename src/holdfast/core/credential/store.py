@@ -57,6 +57,11 @@ class OAuthValue(Secret, tag_field="type", tag="oauth"):
 CredentialValue = KeyValue | OAuthValue
 
 
+def is_spent(value: CredentialValue) -> bool:
+    """Whether its tokens were refused and removed; what was kept beside them connects nothing."""
+    return isinstance(value, OAuthValue) and not value.access
+
+
 class Credential(Record):
     id: str
     integration_id: str

@@ -64,7 +64,7 @@ class ServerAuthorization:
                 IDENTITY,
                 self._requests,
                 self._clock.now,
-                known=self.authorizer.credential(),
+                known=self.authorizer.known(),
                 challenge=read_challenge(refused.headers) if refused is not None else None,
             )
         except OAuthError as error:

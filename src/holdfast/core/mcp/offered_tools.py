@@ -47,12 +47,14 @@ class OfferedTools:
         self._tokens = tokens
         self._calls = McpCalls(servers, names, authorizer)
         self._constant = (
-            search_tool(lambda: self.catalogue.index, authorizer.authority),
-            call_tool(self._calls, lambda: self.catalogue.index, lambda: frozenset(registered())),
+            search_tool(lambda: self.catalogue, authorizer.authority),
+            call_tool(self._calls, lambda: self.catalogue, lambda: frozenset(registered())),
         )
         self._constant_tokens = sum(definition_tokens(tool.definition) for tool in self._constant)
         self._catalogue: Catalogue | None = None
         self._made: dict[tuple[str, bool], tuple[Registration, ...]] = {}
+        self._missing: set[str] = set()
+        """Hashes whose absence was logged."""
 
     @property
     def catalogue(self) -> Catalogue:
@@ -80,16 +82,17 @@ class OfferedTools:
 
     def names(self) -> Iterable[str]:
         """Of all tools that can be called now."""
-        return (*(tool.name for tool in self._constant), *self.catalogue.index.by_name)
+        return (*(tool.name for tool in self._constant), *self.catalogue.by_name)
 
     async def _manifests(self, offer: str) -> tuple[dict[str, Manifest], bool]:
         found: dict[str, Manifest] = {}
         hashes = read_offer(offer)
         for server, hash in hashes.items():
             manifest = await self._servers.manifest(hash)
-            if manifest is None:
+            if manifest is None and hash not in self._missing:
+                self._missing.add(hash)
                 log.warning("what the MCP server %s offered is not stored any more: its tools are missing", server)
-            else:
+            if manifest is not None:
                 found[server] = manifest
         return found, len(found) == len(hashes)
 

@@ -1,7 +1,8 @@
 """Reads the lists of a connected server: once after the connection, then when the server says that one has changed.
 
 A server that announces changes all the time is asked less and less often: after each reading the wait before the next
-one doubles, up to a minute, and is forgotten after a quiet minute."""
+one doubles, up to a minute, or to ten minutes if it really offers something else each time. It is forgotten after ten
+quiet minutes."""
 
 from __future__ import annotations
 
@@ -28,6 +29,8 @@ GATHER_SECONDS = 0.1
 """Several announcements in a row cost one reading."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
+LONGEST_CHANGING_PAUSE = 600.0
+QUIET_SECONDS = 600.0
 MANY_TOOLS = 100
 KINDS = ("tools", "prompts", "resources", "templates")
 EMPTY: Listing[Any] = Listing(())
@@ -62,8 +65,8 @@ class ManifestRefresh:
         self._task = run(self._follow())
 
     def stop(self) -> None:
-        if self._task is not None and self._task is not asyncio.current_task():
-            self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()  # it may be the caller, and then ends at its next wait
         self._finish_first()
 
     def changed(self, kind: str) -> None:
@@ -77,35 +80,36 @@ class ManifestRefresh:
             await self._refresh()
         finally:
             self._finish_first()
-        pause, last = FIRST_PAUSE, loop.time()
+        pause, last = 0.0, loop.time()
         while True:
             self._wake.clear()
             if not self._changed:
                 await self._wake.wait()
-            if loop.time() - last > LONGEST_PAUSE:
-                pause, wait = FIRST_PAUSE, GATHER_SECONDS
-            else:
-                wait = max(GATHER_SECONDS, last + pause - loop.time())
-                pause = min(pause * 2, LONGEST_PAUSE)
-            await asyncio.sleep(wait)
-            await self._refresh()
+            if loop.time() - last > QUIET_SECONDS:
+                pause = 0.0
+            await asyncio.sleep(max(GATHER_SECONDS, last + pause - loop.time()))
+            longest = LONGEST_CHANGING_PAUSE if await self._refresh() else LONGEST_PAUSE
+            pause = min(pause * 2 or FIRST_PAUSE, longest)
             last = loop.time()
 
-    async def _refresh(self) -> None:
+    async def _refresh(self) -> bool:
+        """Whether the server offers something else than before."""
         kinds, self._changed = self._changed, set()
         try:
             await self._read_lists(kinds)
             lists = Lists(self._client.instructions, *(self._lists.get(kind, EMPTY) for kind in KINDS))
             many = len(lists.tools.items) > MANY_TOOLS
             made = await asyncio.to_thread(make_manifest, lists) if many else make_manifest(lists)
-            if made.hash != self._hash:
+            other = made.hash != self._hash
+            if other:
                 await self._manifests.store(self._server, made, self._client.version)
                 self._hash = made.hash
         except McpError as error:
             self._read(None, (), error)
-            return
+            return False
         failed = tuple(f"the list of {kind} could not be read: {reason}" for kind, reason in self._failed.items())
         self._read(KnownServer(self._server.name, made.hash, made.manifest), (*failed, *made.problems), None)
+        return other
 
     async def _read_lists(self, kinds: set[str]) -> None:
         """Without its tools a server is of no use; other lists may fail."""

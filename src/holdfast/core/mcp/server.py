@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.mcp.connecting import open_client
@@ -37,6 +38,8 @@ State = Literal["configured", "known", "starting", "connected", "failed", "needs
 
 FIRST_DELAY = 0.25
 LONGEST_DELAY = 300.0
+LONGEST_CALL_DELAY = 2.0
+"""A call waits no longer than this after the last failure."""
 STABLE_SECONDS = 10.0
 """A connection that lasted this long has no failures before it."""
 STARTS_UNASKED = 10
@@ -74,7 +77,9 @@ class Server:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._keeper: asyncio.Task[None] | None = None
         self._failures = 0
+        self._failed_at = 0.0
         self._not_before = 0.0
+        self._hurried = asyncio.Event()
         self._connected_at = 0.0
         self._closed = False
         self._status = ServerState("disabled" if not self.enabled else "configured", host.clock.now())
@@ -139,14 +144,18 @@ class Server:
 
     # -- connection ------------------------------------------------------------------------------------------------
 
-    async def client(self) -> Client:
-        """The connection, made if there is none. Raises NeedsAuthorization and ServerUnavailable."""
+    async def client(self, *, unasked: bool = False) -> Client:
+        """The connection, made if there is none. `unasked` is for the background, which can wait longer after failures.
+        Raises NeedsAuthorization and ServerUnavailable."""
         if self._client is not None and self._client.end is None:
             return self._client
         if not self.enabled:
             raise ServerUnavailable(self.name, "it is disabled")
         if self._closed:
             raise ServerUnavailable(self.name, "it is being closed")
+        if not unasked:
+            self._not_before = min(self._not_before, self._failed_at + LONGEST_CALL_DELAY)
+            self._hurried.set()
         if self._starting is None:
             self._starting = self._run(self._start())
             self._starting.add_done_callback(self._started)
@@ -172,13 +181,15 @@ class Server:
             self._set("connected" if self._client is not None else "known" if self.known is not None else "configured")
 
     async def _start(self) -> Client:
-        if (delay := self._not_before - asyncio.get_running_loop().time()) > 0:
-            await self._host.clock.sleep(delay)
+        await self._wait_after_failure()
         self._set("starting")
         try:
             client = await open_client(
                 self.configured, self._host, self.log, self.handlers.made(self._lost), self._last_version
             )
+            if client.end is not None:  # it ended before anybody listened to that
+                await client.close()
+                raise client.end
         except NeedsAuthorization as needs:
             self.needs_authorization(needs)
             raise
@@ -197,6 +208,14 @@ class Server:
         self._refresh = ManifestRefresh(self.configured, client, self._host.manifests, self._lists_read)
         self._refresh.begin(stored, self._run)
         return client
+
+    async def _wait_after_failure(self) -> None:
+        """A call shortens the wait."""
+        while (delay := self._not_before - asyncio.get_running_loop().time()) > 0:
+            self._hurried.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self._hurried.wait()
 
     def _started(self, task: asyncio.Task[Client]) -> None:
         self._starting = None
@@ -220,7 +239,7 @@ class Server:
         if known is not None and known != before:
             self.known = known
             self._known_changed()
-            if before is not None and _resources(before) != _resources(known):
+            if _resources(before) != _resources(known):
                 self.handlers.resources_changed()
         if self._status.state != "connected":
             self._set("connected")
@@ -251,7 +270,8 @@ class Server:
     def _failed(self, error: Exception) -> None:
         self._failures += 1
         longest = min(FIRST_DELAY * 2 ** (self._failures - 1), LONGEST_DELAY)
-        self._not_before = asyncio.get_running_loop().time() + longest * random.uniform(0.5, 1.0)
+        self._failed_at = asyncio.get_running_loop().time()
+        self._not_before = self._failed_at + longest * random.uniform(0.5, 1.0)
         self._set("failed", self._reason(error))
 
     # -- background ------------------------------------------------------------------------------------------------
@@ -259,7 +279,7 @@ class Server:
     async def _keep_trying(self) -> None:
         while self.configured.eager or self._failures < STARTS_UNASKED:
             try:
-                await self.client()
+                await self.client(unasked=True)
             except NeedsAuthorization:
                 return
             except ServerUnavailable:
@@ -303,11 +323,17 @@ class Server:
             self.log.line("state", state if error is None else f"{state}: {error}")
         self._host.announce(McpStatusChanged(server=self.name))
 
+    def without_secrets(self, error: McpError) -> McpError:
+        """The error itself, unless its text has a secret of the configuration."""
+        text = str(error)
+        shown = hide(text, self.configured.secrets)
+        return error if shown == text else McpError(shown)
+
     def _reason(self, error: Exception) -> str:
         cause = getattr(error, "cause", "")
         text = f"{error}: {cause}" if isinstance(error, ProcessError) and cause else str(error)
         return hide(text, self.configured.secrets)
 
 
-def _resources(known: KnownServer) -> tuple[object, object]:
-    return known.manifest.resources, known.manifest.templates
+def _resources(known: KnownServer | None) -> tuple[object, ...]:
+    return (*known.manifest.resources, *known.manifest.templates) if known is not None else ()

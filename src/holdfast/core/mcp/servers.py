@@ -178,9 +178,14 @@ class LocationServers:
     async def _use(
         self, name: str, whom: CallFor | None, send: Callable[[Client, Input], Awaitable[T | InputRequired]]
     ) -> T:
+        found = self.get(name)
         from holdfast.core.mcp.server_calls import use
+        from holdfast.mcp.errors import McpError
 
-        return await use(self.get(name), self._host.people(), whom, send)
+        try:
+            return await use(found, self._host.people(), whom, send)
+        except McpError as error:
+            raise found.without_secrets(error) from error
 
     # -- changes ---------------------------------------------------------------------------------------------------
 
@@ -201,9 +206,12 @@ class LocationServers:
             present = self._servers.get(name)
             if present is not None and present.configured == configured:
                 continue
+            made = self._new(configured)
+            begun.append(made)
             if present is not None:
                 self._run(present.close())
-            begun.append(self._new(configured))
+                if present.configured.key == configured.key:  # a turn may come before what is stored is read
+                    made.known = present.known
         self._known = None
         if begun and self._opened:
             self._run(self._begin(begun))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.core.credential.errors import CredentialsUnreadable
 from holdfast.core.credential.store import OAuthValue
 from holdfast.core.file_lock import file_lock
 from holdfast.mcp.oauth.credential import OAuthCredential
 from holdfast.mcp.oauth.errors import OAuthUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from holdfast.core.credential.store import Credential, CredentialStore
 
@@ -34,11 +35,15 @@ class StoredOAuthCredential:
 
     async def replace(self, old: OAuthCredential, new: OAuthCredential) -> None:
         if (found := self._holding(old)) is not None:  # a later sign-in has another id
-            await self._credentials.update(found.id, value=as_value(self._id, new))
+            with _storing():
+                await self._credentials.update(found.id, value=as_value(self._id, new))
 
     async def remove(self, credential: OAuthCredential) -> None:
-        if (found := self._holding(credential)) is not None:
-            await self._credentials.remove(found.id)
+        if credential.client.kind == "configured":
+            await self.replace(credential, credential.without_tokens())
+        elif (found := self._holding(credential)) is not None:
+            with _storing():
+                await self._credentials.remove(found.id)
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
@@ -62,8 +67,16 @@ class StoredOAuthCredential:
         return next(iter(self._credentials.all(self._id)), None)
 
 
+@contextmanager
+def _storing() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, CredentialsUnreadable) as error:
+        raise OAuthUnreachable(f"The credentials cannot be stored ({type(error).__name__})") from error
+
+
 def as_value(integration_id: str, credential: OAuthCredential) -> OAuthValue:
-    rest = msgspec.to_builtins(credential.replace(access="", refresh="", expires=0))
+    rest = msgspec.to_builtins(credential.without_tokens())
     kept = {name: value for name, value in rest.items() if name not in ("access", "refresh", "expires")}
     return OAuthValue(
         method_id=integration_id,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.core.database.unit import Statement, Unit
+from holdfast.core.database.unit import Statement, Unit, Value
 from holdfast.core.mcp.seam import KnownServer, Manifest
 from holdfast.schema.frozen import Frozen
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.mcp.configured_servers import ConfiguredServer
     from holdfast.core.mcp.manifest import MadeManifest
+
+KEPT_MILLIS = 7 * 24 * 3600 * 1000
+"""How long a manifest is kept that is neither a server's newest nor offered by an epoch."""
 
 log = logging.getLogger(__name__)
 
@@ -45,14 +48,17 @@ class StoredManifests:
         return None
 
     async def store(self, server: ConfiguredServer, made: MadeManifest, version: str) -> None:
-        """From now on this is the newest manifest of the server."""
+        """From now on this is the newest manifest of the server. Old ones that nothing refers to are removed."""
         now = self._clock.now()
+        newest: dict[str, Value] = {"key": server.key, "hash": made.hash, "version": version, "now": now}
         await self._database.submit(
             Unit(
                 server.key,
                 local=(
                     Statement("mcp.store_manifest", {"hash": made.hash, "data": made.data, "now": now}),
-                    Statement("mcp.set_newest", {"key": server.key, "hash": made.hash, "version": version, "now": now}),
+                    Statement("mcp.use_newest", {"key": server.key, "now": now}),
+                    Statement("mcp.set_newest", newest),
+                    Statement("mcp.forget", {"before": now - KEPT_MILLIS}),
                 ),
             )
         )

@@ -2,7 +2,7 @@
 
 Invariants
 - What the child writes to standard output waits in the pipe until it is read, so it cannot fill our memory.
-- Its standard error is read all the time, but not faster than `ERROR_BYTES` per `ERROR_SECONDS`.
+- Its standard error is read all the time, with a pause of `ERROR_SECONDS` after each `ERROR_BYTES`.
 - It is closed in this order: end of its input, SIGTERM, SIGKILL, with a wait after each of the first two. Everything it
   has started ends with it. Cancelling the caller does not interrupt that."""
 
@@ -62,6 +62,7 @@ class PipedProcess:
         self._written: asyncio.Future[None] | None = None
         self._readable: asyncio.Future[None] | None = None
         self._resume: asyncio.TimerHandle | None = None
+        self._error_bytes = 0
         self._closing: asyncio.Task[int] | None = None
         self._loop.add_reader(self._errors, self._read_errors)
         self._exit.done.add_done_callback(self._wake_reader)
@@ -168,7 +169,9 @@ class PipedProcess:
             self._loop.remove_reader(self._errors)
             return
         self._error(chunk)
-        if len(chunk) == ERROR_BYTES:  # it writes a lot: it has to wait
+        self._error_bytes += len(chunk)
+        if self._error_bytes >= ERROR_BYTES:
+            self._error_bytes = 0
             self._loop.remove_reader(self._errors)
             self._resume = self._loop.call_later(ERROR_SECONDS, self._read_errors_again)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from holdfast.mcp.errors import Challenge, McpError, NeedsAuthorization
 from holdfast.mcp.oauth.challenge import read_challenge
-from holdfast.mcp.oauth.errors import ScopeRefused, TokenRefused, oauth_failure
+from holdfast.mcp.oauth.errors import Forbidden, TokenRefused, oauth_failure
 from holdfast.mcp.oauth.scope import Scopes, union
 from holdfast.mcp.oauth.tokens import FINAL, renew
 
@@ -40,7 +40,7 @@ class OAuthCredentialStore(Protocol):
         """Store the new one, unless the old one was removed or replaced: a person may sign in or out at any time."""
 
     async def remove(self, credential: OAuthCredential) -> None:
-        """Remove this one, unless another one is stored by now."""
+        """Remove the tokens, unless others are stored by now. Of a configured client everything else stays."""
 
     def exclusive(self) -> AbstractAsyncContextManager[None]:
         """Held by one renewal at a time, of all processes."""
@@ -65,6 +65,11 @@ class OAuthAuthorizer:
 
     def credential(self) -> OAuthCredential | None:
         """The stored credential, if it is of this server."""
+        found = self.known()
+        return found if found is not None and found.access else None
+
+    def known(self) -> OAuthCredential | None:
+        """The same, also if its tokens were refused."""
         found = self._store.load()
         return found if found is not None and found.server_url == self._settings.url else None
 
@@ -82,7 +87,7 @@ class OAuthAuthorizer:
         asked = read_challenge(challenge.headers)
         if challenge.status == 403 and not asked.asks_for_scope:
             reason = oauth_failure(asked.error, asked.description)
-            raise ScopeRefused(f"The MCP server refuses the request (status 403): {reason}")
+            raise Forbidden(f"The MCP server refuses the request (status 403): {reason}")
         credential = self.credential()
         token = sent.get("authorization", "").removeprefix("Bearer ")
         if credential is not None and credential.access != token:
@@ -101,7 +106,7 @@ class OAuthAuthorizer:
     async def _step_up(self, credential: OAuthCredential, asked: Scopes) -> NoReturn:
         held = credential.requested if credential.granted is None else credential.granted
         if set(asked) <= set(held):
-            raise ScopeRefused("The MCP server refuses the token although it has every scope that the server names")
+            raise Forbidden("The MCP server refuses the token although it has every scope that the server names")
         async with self._store.exclusive():  # a credential that is renewed meanwhile is not overwritten
             if (latest := self.credential()) is not None:
                 await self._store.replace(latest, latest.replace(wanted=union(latest.wanted, asked)))

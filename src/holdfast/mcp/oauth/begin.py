@@ -40,7 +40,7 @@ async def begin_sign_in(
     challenge = challenge or await _ask(settings, identity, requests)
     found = await discover(requests, settings.url, challenge)
     scopes = _scopes(settings, challenge, found, known)
-    client = configured_client(settings, found.server)
+    client = configured_client(settings, found.server, known)
     before = reusable_client(known, found.server, now()) if client is None else None
     redirect = open_redirect(settings, before.redirect_uri if before else None)
     try:
@@ -62,13 +62,15 @@ async def begin_sign_in(
 def _scopes(
     settings: ServerSettings, challenge: BearerChallenge, found: Discovered, known: OAuthCredential | None
 ) -> Scopes:
-    """The configured scopes, else those of the challenge, else those that the resource names; and what was requested
-    or asked for before, so that nothing is lost."""
-    chosen = next((each for each in (settings.scopes, challenge.scopes, found.scopes) if each is not None), ())
-    before = union(known.requested, known.wanted) if known is not None else ()
-    scopes = union(before, chosen)
-    offline = settings.scopes is None and OFFLINE in (found.server.scopes_supported or ())
-    return union(scopes, (OFFLINE,)) if offline else scopes
+    """The configured scopes, else those of the challenge, else those that the resource names. What the server has asked
+    for since the last sign-in is added, and, unless scopes are configured, what was requested then."""
+    wanted = known.wanted if known is not None else ()
+    if settings.scopes is not None:
+        return union(settings.scopes, wanted)
+    before = known.requested if known is not None else ()
+    named = challenge.scopes if challenge.scopes is not None else found.scopes
+    offline = (OFFLINE,) if OFFLINE in (found.server.scopes_supported or ()) else ()
+    return union(before, wanted, named or (), offline)
 
 
 async def _ask(settings: ServerSettings, identity: ClientIdentity, requests: OAuthRequests) -> BearerChallenge:

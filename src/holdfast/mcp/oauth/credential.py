@@ -41,6 +41,7 @@ class OAuthCredential(msgspec.Struct, frozen=True, omit_defaults=True):
     token_endpoint: str
     client: OAuthClient
     access: str
+    """Empty if the tokens were refused: only what is known of the client is left."""
     issued: int
     """Milliseconds since the epoch, like `expires`."""
     expires: int = NEVER
@@ -57,6 +58,9 @@ class OAuthCredential(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.expires == NEVER:
             return False
         return now >= self.expires - min(MOST_AHEAD_MS, max(0, self.expires - self.issued) // AHEAD_FRACTION)
+
+    def without_tokens(self) -> OAuthCredential:
+        return self.replace(access="", refresh="", expires=0)
 
     def replace(self, **changes: object) -> OAuthCredential:
         return msgspec.structs.replace(self, **changes)

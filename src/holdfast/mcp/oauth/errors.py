@@ -2,13 +2,14 @@
 a person has to sign in is NeedsAuthorization of `holdfast.mcp.errors`.
 
 OAuthError (McpError)
-├── ScopeRefused            the server refuses a token although it has every scope that the server asks for
+├── Forbidden               the server refuses a request, and no sign-in would help
 ├── OAuthUnreachable        no answer, or a failure of the server; another attempt may succeed
 ├── UrlRefused              an address is not https, and not http to this machine
 │   └── AddressRefused      a host is on a network that this server may not lead to
 ├── ResponseRefused         an answer is too large, malformed, or a redirect
 ├── DiscoveryFailed         the server's metadata is missing or cannot be used
 ├── ClientRequired          the authorization server registers no clients; a client id has to be configured
+├── IssuerChanged           the server names another issuer than the one that knows the configured client
 ├── RegistrationFailed      the authorization server did not register the client
 ├── CallbackRefused         an authorization response does not belong to the sign-in
 ├── AccessDenied            the authorization server refused the sign-in
@@ -25,7 +26,7 @@ class OAuthError(McpError):
     pass
 
 
-class ScopeRefused(OAuthError):
+class Forbidden(OAuthError):
     pass
 
 
@@ -51,6 +52,10 @@ class DiscoveryFailed(OAuthError):
 
 
 class ClientRequired(OAuthError):
+    pass
+
+
+class IssuerChanged(OAuthError):
     pass
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.mcp.errors import shown
 from holdfast.mcp.oauth.credential import AuthMethod, OAuthClient
-from holdfast.mcp.oauth.errors import ClientRequired, RegistrationFailed, ResponseRefused
+from holdfast.mcp.oauth.errors import ClientRequired, IssuerChanged, RegistrationFailed, ResponseRefused
 from holdfast.mcp.oauth.url import same_issuer
 
 if TYPE_CHECKING:
@@ -31,9 +31,22 @@ class _Registered(msgspec.Struct, frozen=True):
     token_endpoint_auth_method: str | None = None
 
 
-def configured_client(settings: ServerSettings, server: ServerMetadata) -> OAuthClient | None:
+def configured_client(
+    settings: ServerSettings, server: ServerMetadata, known: OAuthCredential | None
+) -> OAuthClient | None:
+    """It belongs to the issuer of the first sign-in: a server that names another one later gets no secret sent there.
+    Raises IssuerChanged."""
     if not settings.client_id:
         return None
+    if (
+        known is not None
+        and (known.client.kind, known.client.id) == ("configured", settings.client_id)
+        and not same_issuer(known.issuer, server.issuer)
+    ):
+        raise IssuerChanged(
+            f"The configured client is known to {shown(known.issuer)}, and the server now names another "
+            f"authorization server: {shown(server.issuer)}. If that is right, configure the client of that one"
+        )
     if not settings.client_secret:
         document = settings.client_id.startswith("https://")
         return OAuthClient(settings.client_id, "document" if document else "configured")

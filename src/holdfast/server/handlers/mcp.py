@@ -36,12 +36,11 @@ async def resources(call: ApiCall) -> McpResourceCatalog:
 
 
 async def add(call: ApiCall) -> None:
-    from holdfast.core.config.unsupported import RESERVED_SERVERS
     from holdfast.core.mcp.configured_servers import ServerConfig, configured_server
 
     name: str = call.params.server
     payload: protocol.AddPayload = call.payload
-    if name in RESERVED_SERVERS or not name.strip() or len(name) > NAME_CHARACTERS or not name.isprintable():
+    if not name.strip() or len(name) > NAME_CHARACTERS or not name.isprintable():
         raise InvalidRequest(f"No MCP server can be called {name[:NAME_CHARACTERS]!r}", field="server")
     url = getattr(payload.config, "url", None)
     if url is not None and not url.startswith(("https://", "http://")):
