@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import msgspec
 import pytest
 from tests.core.mcp.fake_servers import FakeServers, manifest, tool
@@ -10,11 +12,13 @@ from holdfast.core.context.snapshot import Snapshot
 from holdfast.core.context.system_context import Unchanged, Updated, initialize, observe, reconcile
 from holdfast.core.mcp.catalogue import Catalogue
 from holdfast.core.mcp.guidance import CHANGED, KEY, REMOVED, baseline, guidance, update
+from holdfast.core.permission.rules import wholly_denied
 from holdfast.core.session.transcript import tokens
-from holdfast.schema.permission import Rule
+from holdfast.schema.permission import Effect, Rule
 
 pytestmark = pytest.mark.anyio
 
+EFFECTS: tuple[Effect, ...] = ("allow", "ask", "deny")
 ALLOW = (Rule(action="*", resource="*", effect="allow"),)
 
 
@@ -93,6 +97,23 @@ async def test_a_server_is_listed_if_the_agent_may_use_one_of_its_tools() -> Non
     assert not catalogue(servers).listed(rules, (fence,)).servers
 
 
+async def test_which_tools_an_agent_may_use_is_what_its_rules_say_of_each() -> None:
+    """MCP-211: rules about other things are left aside, and none that matters is."""
+    names = ("log", "push", "push_all", "x")
+    servers = FakeServers(**{name: manifest(*map(tool, names)) for name in ("git", "g", "git-2", "web")})
+    known = catalogue(servers)
+    actions = "* g* git_* git?* *_push git_push* git_push ?it_log web_x bash git *x".split()  # noqa: SIM905
+    generator = random.Random(7)
+    for _ in range(300):
+        rules = tuple(
+            Rule(action=generator.choice(actions), resource=generator.choice("*a"), effect=generator.choice(EFFECTS))
+            for _ in range(generator.randrange(6))
+        )
+        fences = (rules[:2], rules[3:])
+        expected = [tool for tool in known.tools if not wholly_denied(rules, tool.name, fences)]
+        assert known.usable(rules, fences) == expected
+
+
 async def test_only_servers_that_changed_are_told_again() -> None:
     """MCP-214."""
     servers = FakeServers(git=manifest(tool("log")), web=manifest(tool("fetch")), db=manifest(tool("query")))
@@ -100,9 +121,22 @@ async def test_only_servers_that_changed_are_told_again() -> None:
     servers.set(git=manifest(tool("log"), tool("blame")), web=manifest(tool("fetch")))
     text = update(before, catalogue(servers).listed(ALLOW, ()))
     assert text.startswith(CHANGED)
-    assert "blame, log" in text
+    assert "added or changed: blame" in text
     assert "fetch" not in text
     assert "do not call their tools: db." in text
+
+
+async def test_of_a_server_with_many_tools_only_the_difference_is_told() -> None:
+    """MCP-214: unless its instructions changed too, or not all of its tools are listed."""
+    tools = [tool(f"tool{n:02}") for n in range(20)]
+    servers = FakeServers(git=manifest(*tools))
+    before = catalogue(servers).listed(ALLOW, ())
+    servers.set(git=manifest(*tools[2:], tool("blame")))
+    text = update(before, catalogue(servers).listed(ALLOW, ()))
+    assert 'prefix="git_" change="tools">\nadded or changed: blame\nremoved: tool00, tool01\n</server>' in text
+    assert "tool07" not in text
+    servers.set(git=manifest(*tools[2:], tool("blame"), instructions="New"))
+    assert "tool07" in update(before, catalogue(servers).listed(ALLOW, ()))
 
 
 async def test_a_source_of_manifests_says_nothing_while_they_are_the_same() -> None:

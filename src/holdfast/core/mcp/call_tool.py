@@ -13,10 +13,10 @@ from holdfast.core.tool.registration import Registration
 from holdfast.core.tool.tool import Tool, ToolFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from holdfast.core.mcp.calls import McpCalls
-    from holdfast.core.mcp.tool_index import ToolIndex
+    from holdfast.core.mcp.catalogue import Catalogue
     from holdfast.core.mcp.tool_names import NamedTool
     from holdfast.core.tool.tool import CallOutput, ToolContext
 
@@ -33,11 +33,11 @@ class McpCallInput(msgspec.Struct, frozen=True, omit_defaults=True):
     server: str | msgspec.UnsetType = msgspec.UNSET
 
 
-def call_tool(calls: McpCalls, index: Callable[[], ToolIndex], taken: Callable[[], Any]) -> Registration:
+def call_tool(calls: McpCalls, catalogue: Callable[[], Catalogue], taken: Callable[[], Container[str]]) -> Registration:
     """`taken` gives the names of the registered tools."""
 
     async def execute(given: McpCallInput, context: ToolContext) -> CallOutput:
-        named = _find(given, index())
+        named = _find(given, catalogue())
         if named.name in taken():
             raise ToolFailure(f"{named.name} is the name of another tool here, so this one cannot be called.")
         return await calls.call(named, given.arguments, context)
@@ -45,7 +45,7 @@ def call_tool(calls: McpCalls, index: Callable[[], ToolIndex], taken: Callable[[
     return Registration(CALL, Tool(description=DESCRIPTION, input=McpCallInput, output=JsonSchema({}), execute=execute))
 
 
-def _find(given: McpCallInput, known: ToolIndex) -> NamedTool:
+def _find(given: McpCallInput, known: Catalogue) -> NamedTool:
     asked = given.tool.strip()
     server = None if given.server is msgspec.UNSET else given.server
     if (named := known.by_name.get(asked)) is not None and server in (None, named.server):

@@ -30,7 +30,10 @@ INTRODUCTION = (
     "name if it is in your list of tools, otherwise with `mcp_call`; `mcp_search` tells what it does and takes. What "
     "is inside the tags was written by the servers."
 )
-CHANGED = "What MCP servers offer has changed. These entries take the place of earlier ones of the same servers."
+CHANGED = (
+    "What MCP servers offer has changed. An entry takes the place of the earlier one of its server, or says which "
+    "tools changed."
+)
 GONE = "No longer there, do not call their tools: {names}."
 REMOVED = "There are no MCP servers any more. Do not call the tools that were listed for them."
 CHARACTERS_PER_TOKEN = 4
@@ -79,13 +82,15 @@ def guidance(load: Callable[[], ListedServers]) -> SystemContext:
 
 
 def baseline(value: ListedServers) -> str:
-    return _text([INTRODUCTION], value.servers, value.more)
+    return _text([INTRODUCTION], [_block(server) for server in value.servers], value.more)
 
 
 def update(previous: ListedServers, current: ListedServers) -> str:
     """Only the servers of which something has changed."""
     before = {server.name: server for server in previous.servers}
-    changed = [server for server in current.servers if before.get(server.name) != server]
+    changed = [
+        _difference(before.get(server.name), server) for server in current.servers if before.get(server.name) != server
+    ]
     names = {server.name for server in current.servers}
     gone = [server.name for server in previous.servers if server.name not in names]
     lines = [CHANGED]
@@ -94,23 +99,57 @@ def update(previous: ListedServers, current: ListedServers) -> str:
     return _text(lines, changed, current.more)
 
 
-def _text(lines: list[str], servers: Sequence[ListedServer], more: int) -> str:
+def _difference(before: ListedServer | None, server: ListedServer) -> str:
+    """The whole entry, or only the tools that were added, changed or removed, if that is all there is."""
+    if before is None or before.more or server.more or before.instructions != server.instructions:
+        return _block(server)
+    known = set(before.tools)
+    added = [tool for tool in server.tools if tool not in known]
+    names = {_name(tool) for tool in server.tools}
+    gone = [_name(tool) for tool in before.tools if _name(tool) not in names]
+    if len(added) + len(gone) >= len(server.tools):
+        return _block(server)
+    lines = [_opening(server, ' change="tools"')]
+    if added:
+        lines.append(f"added or changed: {_joined(added)}")
+    if gone:
+        lines.append(f"removed: {_joined(gone)}")
+    return "\n".join([*lines, "</server>"])
+
+
+def _text(lines: list[str], servers: Sequence[str], more: int) -> str:
     if servers:
-        lines += ["<mcp_servers>", *(_block(server) for server in servers), "</mcp_servers>"]
+        lines += ["<mcp_servers>", *servers, "</mcp_servers>"]
     if more:
         lines.append(f"Further servers: {more}; mcp_search finds their tools.")
     return "\n".join(lines)
 
 
 def _block(server: ListedServer) -> str:
-    lines = [f'<server name="{escaped(server.name)}" prefix="{escaped(server.prefix)}">']
+    lines = [_opening(server)]
     if server.instructions:
         lines.append(f"<instructions>{escaped(server.instructions)}</instructions>")
-    separator = "\n" if any(": " in tool for tool in server.tools) else ", "
-    tools = separator.join(escaped(tool) for tool in server.tools)
+    tools = _joined(server.tools)
     if server.more:
-        tools += f"{separator if tools else ''}and {server.more} more" if tools else f"{server.more} tools"
+        tools += f"{_separator(server.tools)}and {server.more} more" if tools else f"{server.more} tools"
     return "\n".join([*lines, *([tools] if tools else []), "</server>"])
+
+
+def _opening(server: ListedServer, attributes: str = "") -> str:
+    return f'<server name="{escaped(server.name)}" prefix="{escaped(server.prefix)}"{attributes}>'
+
+
+def _joined(tools: Sequence[str]) -> str:
+    return _separator(tools).join(escaped(tool) for tool in tools)
+
+
+def _separator(tools: Sequence[str]) -> str:
+    """A line for each tool that is described."""
+    return "\n" if any(": " in tool for tool in tools) else ", "
+
+
+def _name(tool: str) -> str:
+    return tool.partition(": ")[0]
 
 
 # -- what fits ---------------------------------------------------------------------------------------------------
@@ -126,6 +165,7 @@ def listed_servers(
         of.setdefault(tool.server, []).append(tool)
     room = most_tokens * CHARACTERS_PER_TOKEN
     told = _instructions({name: instructions.get(name, "") for name in of}, room // 3)
+    described = described and sum(_width(_entry(tool, 0)) for own in of.values() for tool in own) <= room
     for most in DESCRIPTION_CHARACTERS if described else (0,):
         listed = ListedServers(
             servers=tuple(_server(name, [_entry(tool, most) for tool in own], told[name]) for name, own in of.items())

@@ -34,9 +34,14 @@ def read_offer(text: str) -> dict[str, str]:
         return {}
 
 
-def definitions_tokens(tools: Iterable[NamedTool]) -> int:
-    """What a request takes that offers all of these by their names, by estimate."""
-    return sum(definition_tokens(tool_definition(tool)) for tool in tools)
+def definitions_tokens(tools: Iterable[NamedTool], most: int) -> int | None:
+    """What a request takes that offers all of these by their names, by estimate; None if that is more than `most`."""
+    total = 0
+    for tool in tools:
+        total += definition_tokens(tool_definition(tool))
+        if total > most:
+            return None
+    return total
 
 
 def definition_tokens(definition: ToolDefinition) -> int:

@@ -47,8 +47,8 @@ class OfferedTools:
         self._tokens = tokens
         self._calls = McpCalls(servers, names, authorizer)
         self._constant = (
-            search_tool(lambda: self.catalogue.index, authorizer.authority),
-            call_tool(self._calls, lambda: self.catalogue.index, lambda: frozenset(registered())),
+            search_tool(lambda: self.catalogue, authorizer.authority),
+            call_tool(self._calls, lambda: self.catalogue, lambda: frozenset(registered())),
         )
         self._constant_tokens = sum(definition_tokens(tool.definition) for tool in self._constant)
         self._catalogue: Catalogue | None = None
@@ -82,7 +82,7 @@ class OfferedTools:
 
     def names(self) -> Iterable[str]:
         """Of all tools that can be called now."""
-        return (*(tool.name for tool in self._constant), *self.catalogue.index.by_name)
+        return (*(tool.name for tool in self._constant), *self.catalogue.by_name)
 
     async def _manifests(self, offer: str) -> tuple[dict[str, Manifest], bool]:
         found: dict[str, Manifest] = {}

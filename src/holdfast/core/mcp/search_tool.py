@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -9,7 +10,6 @@ import msgspec
 from holdfast.core.mcp.stranger_text import one_line
 from holdfast.core.mcp.tool_definition import input_schema
 from holdfast.core.mcp.tool_names import SEARCH
-from holdfast.core.permission.rules import wholly_denied
 from holdfast.core.tool.codec import JsonSchema
 from holdfast.core.tool.registration import Registration
 from holdfast.core.tool.tool import CallOutput, Tool
@@ -19,7 +19,7 @@ from holdfast.schema.session_message import TextContent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.core.mcp.tool_index import ToolIndex
+    from holdfast.core.mcp.catalogue import Catalogue
     from holdfast.core.mcp.tool_names import NamedTool
     from holdfast.core.tool.builtin.authorize import AuthorityOf
     from holdfast.core.tool.tool import ToolContext
@@ -45,18 +45,14 @@ class McpSearchInput(msgspec.Struct, frozen=True, omit_defaults=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = DEFAULT_LIMIT
 
 
-def search_tool(index: Callable[[], ToolIndex], authority: AuthorityOf) -> Registration:
+def search_tool(catalogue: Callable[[], Catalogue], authority: AuthorityOf) -> Registration:
     async def execute(given: McpSearchInput, context: ToolContext) -> CallOutput:
         own = await authority(context)
-
-        def usable(tool: NamedTool) -> bool:
-            if given.server is not msgspec.UNSET and tool.server != given.server:
-                return False
-            return not wholly_denied(own.rules, tool.name, own.fences)
-
-        known = index()
-        found = known.search(given.query, usable)
-        text = _told(found, given.limit) if found else _nothing(known, given)
+        known = catalogue()
+        usable = known.usable(own.rules, own.fences)
+        names = {tool.name for tool in usable if given.server in (msgspec.UNSET, tool.server)}
+        found = known.index.search(given.query, lambda tool: tool.name in names)
+        text = _told(found, given.limit) if found else _nothing(usable)
         listed = [_listed(tool) for tool in found[: given.limit]]
         return CallOutput({"tools": listed, "total": len(found)}, (TextContent(text=text),))
 
@@ -99,10 +95,8 @@ def _arguments(named: NamedTool) -> str:
     return f"Arguments: {', '.join(names) or 'none'}. Required: {', '.join(needed) or 'none'}."
 
 
-def _nothing(known: ToolIndex, given: McpSearchInput) -> str:
-    counts: dict[str, int] = {}
-    for tool in known.tools:
-        counts[tool.server] = counts.get(tool.server, 0) + 1
+def _nothing(usable: list[NamedTool]) -> str:
+    counts = Counter(tool.server for tool in usable)
     if not counts:
         return EMPTY
     servers = ", ".join(f"{one_line(name, 60)} ({count} tools)" for name, count in list(counts.items())[:50])

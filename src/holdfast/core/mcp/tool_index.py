@@ -36,7 +36,6 @@ class _Entry(Frozen, eq=False):
 class ToolIndex:
     def __init__(self, tools: Sequence[NamedTool]) -> None:
         self.tools = tuple(tools)
-        self.by_name = {tool.name: tool for tool in tools}
         self._entries = [_Entry(tool, _weights(tool)) for tool in tools]
         self._spread = Counter(word for entry in self._entries for word in entry.weights)
 
