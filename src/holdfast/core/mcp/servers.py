@@ -8,6 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.schema.exceptions import McpServerNotFound
+from holdfast.schema.mcp import McpStatusChanged
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -202,6 +203,7 @@ class LocationServers:
         begun: list[Server] = []
         for name in [*self._servers.keys() - wanted.keys()]:
             self._run(self._servers.pop(name).close())
+            self._host.announce(McpStatusChanged(server=name))
         for name, configured in wanted.items():
             present = self._servers.get(name)
             if present is not None and present.configured == configured:
