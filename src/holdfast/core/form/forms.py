@@ -91,6 +91,11 @@ class Forms(Requests[Form, FormReply]):
         self._ancestors = ancestors
         self.unattended: Unattended = unattended
 
+    @property
+    def ending(self) -> bool:
+        """Whether the process is shutting down: forms of calls stay open for the next one."""
+        return self._ending()
+
     async def ask(
         self, session_id: str, tool: QuestionTool, drafts: Sequence[FormDraft], *, used: Collection[str] = ()
     ) -> Sequence[tuple[Form, FormReply]]:

@@ -9,7 +9,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ import msgspec
 from holdfast.core.form.errors import FormAlreadySettled, FormNotFound
 from holdfast.core.form.forms import FormReply
 from holdfast.core.mcp.authorization_wait import AuthorizationWait
-from holdfast.core.mcp.elicitation import KIND, VISIT, ElicitationRefused, as_answer, as_draft
+from holdfast.core.mcp.elicitation import ID_CHARACTERS, KIND, VISIT, ElicitationRefused, as_answer, as_draft
 from holdfast.core.permission.requests import TooManyRequests, Unreachable
 from holdfast.mcp.errors import ProtocolError, RpcError
 from holdfast.mcp.input import INPUT_METHODS, Elicitation, ElicitationAnswer, InputRequired, method_of
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from holdfast.mcp.errors import NeedsAuthorization
     from holdfast.schema.form import Form
 
+MOST_COMPLETED = 100
 CANCELLED = FormReply(cancelled="interrupted")
 
 Key = tuple[str, str, str]
@@ -59,6 +60,8 @@ class FormPeople:
         self._authorization = authorization
         self._executions: dict[Key, _Execution] = {}
         self._visits: Counter[tuple[str, str]] = Counter()
+        self._completed: deque[tuple[str, str]] = deque(maxlen=MOST_COMPLETED)
+        """Visits whose end was told before anybody was asked for them."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -73,6 +76,9 @@ class FormPeople:
             draft = as_draft(server, request)
         except ElicitationRefused as error:
             raise RpcError(INVALID_PARAMS, str(error)) from error
+        if (visit := (server, request.elicitation_id or "")) in self._completed:
+            self._completed.remove(visit)
+            return ElicitationAnswer(action="accept")
         try:
             with self._visiting(server, [request]):
                 (reply,) = await self._ask([draft], whom)
@@ -114,7 +120,9 @@ class FormPeople:
         return None
 
     def completed(self, server: str, elicitation_id: str) -> None:
-        if self._visits[server, elicitation_id] > 0:
+        if (server, elicitation_id) not in self._visits:
+            self._completed.append((server, elicitation_id[:ID_CHARACTERS]))
+        else:
             task = asyncio.get_running_loop().create_task(self._complete(server, elicitation_id))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -160,6 +168,8 @@ class FormPeople:
                 asking.cancel()
                 await asyncio.wait({asking})
         if asking.cancelled():
+            if self._forms.ending:  # the server must not go on without an answer: the next process gives it
+                raise asyncio.CancelledError
             return cancelled
         try:
             found = asking.result()

@@ -3,7 +3,9 @@
 Invariants
 - There is at most one connection, and at most one start is under way: all who need the server wait for the same one.
 - What the server offers outlives its connection.
-- A connection that ended is made again when somebody needs it, after a delay that grows with each failure."""
+- A connection that ended is made again when somebody needs it, after a delay that grows with each failure.
+
+The protocol is imported with the first start, so that a Location whose servers are only known opens as fast as any."""
 
 from __future__ import annotations
 
@@ -13,9 +15,7 @@ import random
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
-from holdfast.core.mcp.connecting import open_client
 from holdfast.core.mcp.errors import ServerUnavailable
-from holdfast.core.mcp.refreshing import ManifestRefresh
 from holdfast.core.mcp.server_handlers import ServerHandlers
 from holdfast.core.mcp.server_log import ServerLog, log_path
 from holdfast.core.mcp.stored_manifests import StoredServer
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.core.mcp.configured_servers import ConfiguredServer
+    from holdfast.core.mcp.refreshing import ManifestRefresh
     from holdfast.core.mcp.seam import KnownServer
     from holdfast.core.mcp.server_host import ServerHost
     from holdfast.mcp.client import Client
@@ -183,6 +184,9 @@ class Server:
     async def _start(self) -> Client:
         await self._wait_after_failure()
         self._set("starting")
+        from holdfast.core.mcp.connecting import open_client
+        from holdfast.core.mcp.refreshing import ManifestRefresh
+
         try:
             client = await open_client(
                 self.configured, self._host, self.log, self.handlers.made(self._lost), self._last_version

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.mcp.handlers import Handlers
-from holdfast.mcp.input import ElicitationAnswer, Root
 from holdfast.schema.mcp import McpResourcesChanged
 
 if TYPE_CHECKING:
@@ -17,8 +15,8 @@ if TYPE_CHECKING:
     from holdfast.core.mcp.server_host import ServerHost
     from holdfast.core.mcp.server_log import ServerLog
     from holdfast.mcp.errors import McpError
-    from holdfast.mcp.handlers import Asked
-    from holdfast.mcp.input import Elicitation
+    from holdfast.mcp.handlers import Asked, Handlers
+    from holdfast.mcp.input import Elicitation, ElicitationAnswer, Root
     from holdfast.mcp.results import LogMessage
 
 GARBAGE_LOGGED = 100
@@ -36,6 +34,8 @@ class ServerHandlers:
         """The calls under way, by their keys, newest last."""
 
     def made(self, lost: Callable[[McpError], None]) -> Handlers:
+        from holdfast.mcp.handlers import Handlers
+
         return Handlers(
             elicit=self._elicit,
             roots=self.roots,
@@ -58,6 +58,8 @@ class ServerHandlers:
         self._host.announce(McpResourcesChanged(server=self._name))
 
     async def roots(self) -> list[Root]:
+        from holdfast.mcp.input import Root
+
         return [Root(uri=self._host.directory.as_uri(), name=self._host.directory.name)]
 
     async def _elicit(self, request: Elicitation, asked: Asked) -> ElicitationAnswer:
@@ -66,6 +68,8 @@ class ServerHandlers:
         people = self._host.people()
         whom = next((self._calls[key] for key in reversed(self._calls) if key in asked.keys), None)
         if people is None or whom is None:
+            from holdfast.mcp.input import ElicitationAnswer
+
             return ElicitationAnswer(action="cancel")
         return await people.elicit(self._name, request, whom)
 

@@ -8,6 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.schema.exceptions import McpServerNotFound
+from holdfast.schema.mcp import McpStatusChanged
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -42,6 +43,7 @@ class LocationServers:
         self._servers: dict[str, Server] = {}
         self._known: tuple[KnownServer, ...] | None = ()
         self._opened = False
+        self._closed = False
         self._unasked: asyncio.TimerHandle | None = None
         self._work: set[asyncio.Task[None]] = set()
 
@@ -113,6 +115,7 @@ class LocationServers:
         self._known = None
 
     async def close(self) -> None:
+        self._closed = True
         if self._unasked is not None:
             self._unasked.cancel()
         servers, self._servers, self._known = tuple(self._servers.values()), {}, ()
@@ -197,11 +200,14 @@ class LocationServers:
 
     def _apply(self) -> None:
         """Close what is gone or different, and begin what is new."""
+        if self._closed:
+            return
         wanted = self.wanted()
         before = {name: server.configured for name, server in self._servers.items()}
         begun: list[Server] = []
         for name in [*self._servers.keys() - wanted.keys()]:
             self._run(self._servers.pop(name).close())
+            self._host.announce(McpStatusChanged(server=name))
         for name, configured in wanted.items():
             present = self._servers.get(name)
             if present is not None and present.configured == configured:

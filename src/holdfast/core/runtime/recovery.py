@@ -79,7 +79,7 @@ class Recovery:
         and keeps nobody else back. Requests whose callers ended with their process are closed; forms whose
         sign-in happened meanwhile are answered."""
         await self._close_requests()
-        await self._sign_ins.answer()
+        await self._sign_ins.start()
         for activity in await self._left():
             try:
                 await self._act(activity)
@@ -151,9 +151,11 @@ class Recovery:
             return
         status = described(activity)
         log.warning("session %s: %s; %s", session_id, status.what, status.next)
+        # Also where nothing is open any more: what a call waited for was answered while no process executed Sessions.
+        if status.stage in ("waiting", "answering") and await self._store.answered_calls(session_id):
+            self._execution.wake(session_id)
+            return
         if status.stage == "waiting":
-            if await self._store.answered_calls(session_id):
-                self._execution.wake(session_id)
             return
         if goes_on_by_itself(activity):
             self._continue(session_id)

@@ -1,7 +1,7 @@
-"""Answers the forms that wait for a sign-in as soon as there is a credential, also where no process waits with them:
-the call goes on in the next one that executes the Session.
+"""Answers the forms that wait for a sign-in where no process waits: their calls were left by processes that ended. A
+credential that arrives, from whichever process, lets such a call go on in this one.
 
-Nobody is woken by a process that only runs one command."""
+A process that only runs one command leaves this to the next host."""
 
 from __future__ import annotations
 
@@ -21,11 +21,16 @@ from holdfast.schema.location import Location
 from holdfast.schema.session_event import FormReplied
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from holdfast.core.clock import Clock
     from holdfast.core.credential.store import CredentialStore
     from holdfast.core.database.database import Database
     from holdfast.core.event.log import EventLog
     from holdfast.core.session.wakeups import Wakeups
+
+LOOK_SECONDS = 1.0
+"""How often the file of credentials is looked at while such a form is open."""
 
 log = logging.getLogger(__name__)
 
@@ -48,54 +53,82 @@ class SignInForms:
         self._credentials = credentials
         self._clock = clock
         self._wakeups = wakeups
-        self._goes_on = goes_on
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._stop = credentials.on_change(self._changed)
+        self._looking: asyncio.Task[Any] | None = None
+        self._stop = credentials.on_change(self._changed) if goes_on else lambda: None
+
+    async def start(self) -> None:
+        """At the start of a host: answer what was signed in for meanwhile, and look for the rest."""
+        if await self.answer():
+            self._looking = self._run(self._look())
 
     async def close(self) -> None:
         self._stop()
+        if self._looking is not None:
+            self._looking.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def answer(self, integration_id: str | None = None) -> None:
-        """Answer the open forms of one integration, or of all, whose credential has arrived."""
+    async def answer(self, integration_id: str | None = None) -> set[str]:
+        """Answer the open forms of one integration, or of all, whose credential has arrived. Those of Sessions that run
+        here are left to who waits for them. Returns the integrations that others still wait for."""
         rows = await self._database.fetch(
             "form.open_of_integration", {"integration_id": integration_id}, into=_OpenSignIn
         )
+        waiting: set[str] = set()
         for row in rows:
             form = decoder(Form).decode(row.data)
-            if self._arrived(str((form.metadata or {}).get("integrationID")), row.held):
-                await self._reply(form, Location(directory=row.directory, workspace_id=row.workspace_id))
+            id, refused = _integration(form), (decode_any(row.held) if row.held is not None else {}).get("refused")
+            if self._wakeups.executing(form.session_id):
+                continue
+            if (token := self._token(id)) is None or token == refused:
+                waiting.add(id)
+                continue
+            await self._reply(form, Location(directory=row.directory, workspace_id=row.workspace_id))
+        return waiting
 
-    def _arrived(self, integration_id: str, held: str | None) -> bool:
-        refused = (decode_any(held) if held is not None else {}).get("refused")
-        values = [credential.value for credential in self._credentials.all(integration_id)[:1]]
-        return any(isinstance(value, OAuthValue) and token_digest(value.access) != refused for value in values)
+    async def _look(self) -> None:
+        """Until no form is left. The forms are read only when there is another token."""
+        waiting = await self.answer()
+        while waiting:
+            before = {id: self._token(id) for id in waiting}
+            while before == {id: self._token(id) for id in waiting}:
+                await self._clock.sleep(LOOK_SECONDS)
+            waiting = await self.answer()
+
+    def _token(self, integration_id: str) -> str | None:
+        found = next(iter(self._credentials.all(integration_id)), None)
+        value = found.value if found is not None else None
+        return token_digest(value.access) if isinstance(value, OAuthValue) else None
 
     async def _reply(self, form: Form, location: Location) -> None:
         given: dict[str, Any] = {SIGNED_IN: True}
         replied = FormReplied(timestamp=self._clock.now(), session_id=form.session_id, request_id=form.id, answer=given)
-        executing = self._wakeups.executing(form.session_id)
         try:
             await self._events.publish(replied, location=location)
         except AlreadyAnswered:
             return
-        if executing:
-            return  # whoever waits for the form here tells of it
         told = FormRepliedLive(id=form.id, session_id=form.session_id, answer=given, ancestors=form.ancestors)
         self._events.announce(told, location=location)
-        if self._goes_on:
-            self._wakeups.session(form.session_id)
+        self._wakeups.session(form.session_id)
 
     def _changed(self, integration_id: str) -> None:
-        task = asyncio.get_running_loop().create_task(self.answer(integration_id), name="holdfast-sign-in")
+        self._run(self.answer(integration_id))
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work, name="holdfast-sign-in")
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and isinstance(error := task.exception(), StorageError):
             log.warning("a form that waits for a sign-in: %s", error)
+
+
+def _integration(form: Form) -> str:
+    return str((form.metadata or {}).get("integrationID"))
 
 
 class _OpenSignIn(Frozen):
