@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.core.session.support_day_crash import Camera
@@ -49,7 +50,7 @@ async def to_the_end(hf: Holdfast, session_id: str) -> None:
             for request in await hf.permissions.list(session_id):
                 await hf.permissions.reply(session_id, request_id=request.id, reply="once")
             for form in await hf.forms.list(session_id):
-                answer = {"size": 7} if form.fields[0].key == "size" else {"name": "Ada"}
+                answer: dict[str, Any] = {"size": 7} if form.fields[0].key == "size" else {"name": "Ada"}
                 await hf.forms.reply(session_id, form_id=form.id, answer=answer)
             for left in await hf.sessions.interrupted():
                 if left.stage != "waiting" and not await hf.forms.list(session_id):

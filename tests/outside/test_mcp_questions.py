@@ -406,7 +406,7 @@ async def sign_in(hf: Holdfast | AsyncClient, remote: Remote) -> None:
 async def refused_call(hf: Holdfast | AsyncClient, remote: Remote, model: Model) -> tuple[Session, Form]:
     """A call whose token is not accepted any more."""
     await sign_in(hf, remote)
-    await connected(hf)  # type: ignore[arg-type]
+    await connected(hf)
     remote.revoke()
     session = await hf.sessions.create()
     model.plays(ORDER)
