@@ -62,6 +62,7 @@ if "tools" in options:
 if "flood" in options:
     TOOLS = [{"name": f"tool{n}", "inputSchema": {"type": "object"}} for n in range(int(options["flood"]))]
 generation = 0
+asking: dict[str, Any] = {}
 
 
 def send(message: dict[str, Any]) -> None:
@@ -78,6 +79,18 @@ def call(id: object, name: str, arguments: dict[str, Any]) -> None:
         return
     elif name == "environment":
         text = json.dumps({"variables": dict(os.environ), "cwd": os.getcwd()})
+    elif name in ("ask", "roots"):  # tells what it was answered
+        asking[f"question {id}"] = id
+        schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+        params = {"message": "Who are you?", "requestedSchema": schema} if name == "ask" else {}
+        send(
+            {
+                "id": f"question {id}",
+                "method": "elicitation/create" if name == "ask" else "roots/list",
+                "params": params,
+            }
+        )
+        return
     elif name == "leak":
         send({"id": id, "error": {"code": -32000, "message": f"the key {os.environ['API_KEY']} is wrong"}})
         return
@@ -87,6 +100,10 @@ def call(id: object, name: str, arguments: dict[str, Any]) -> None:
 
 
 def answer(message: dict[str, Any]) -> None:
+    if "method" not in message:
+        text = json.dumps(message.get("result") or message.get("error"))
+        send({"id": asking.pop(message["id"]), "result": {"content": [{"type": "text", "text": text}]}})
+        return
     id, method = message.get("id"), message["method"]
     params = message.get("params") or {}
     if id is None:

@@ -34,7 +34,7 @@ def result(id: Any, text: str) -> None:
 
 
 def begin(id: Any, method: str, params: dict[str, Any]) -> None:
-    capabilities = {"tools": {}}
+    capabilities: dict[str, Any] = {"tools": {}}
     if method == "server/discover" and STATELESS:
         send({"id": id, "result": {"supportedVersions": [VERSION], "capabilities": capabilities}})
     elif method == "initialize" and not STATELESS:

@@ -11,7 +11,7 @@ from tests.cli.conftest import Machine, Server
 from tests.mcp.oauth.authorization_server import authorization_world, browse
 from tests.outside.scripted_provider import PATIENCE
 from tests.outside.test_clients import Serve
-from tests.outside.test_mcp_questions import NEW, OLD, SIZE, Asking, Remote, sign_in
+from tests.outside.test_mcp_questions import NEW, SIZE, Asking, Remote, sign_in
 
 from holdfast import Holdfast
 
@@ -41,10 +41,9 @@ def prepare(machine: Machine, shop: Asking) -> None:
     machine.script({"calls": [call]}, {"text": "Ah."})
 
 
-@pytest.mark.parametrize("version", [OLD, NEW])
-def test_a_person_fills_in_a_form(holdfast: Machine, version: str) -> None:
+def test_a_person_fills_in_a_form(holdfast: Machine) -> None:
     """API-621: field by field; a line that is no value is asked for again, and so is what the server side refuses."""
-    shop = Asking(holdfast.home, version, [SIZE], [MANY])
+    shop = Asking(holdfast.home, NEW, [SIZE], [MANY])
     prepare(holdfast, shop)
     person = holdfast.at_terminal(*RUN)
     person.wait_for("? shop is requesting input")
@@ -71,9 +70,8 @@ def test_a_person_fills_in_a_form(holdfast: Machine, version: str) -> None:
     ran = person.leave()
     assert (ran.code, ran.out) == (0, "Ah.\n")
     assert shop.acted == 1
-    if version == NEW:
-        content = shop.heard()[-1]["inputResponses"]["q0"]["content"]
-        assert content == {"colour": "g", "extras": ["c", "a"], "gift": True, "note": "none"}
+    content = shop.heard()[-1]["inputResponses"]["q0"]["content"]
+    assert content == {"colour": "g", "extras": ["c", "a"], "gift": True, "note": "none"}
 
 
 def test_the_end_of_input_cancels_a_form(holdfast: Machine) -> None:

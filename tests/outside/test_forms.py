@@ -232,6 +232,18 @@ async def test_a_definition_that_is_not_valid_is_refused(
             assert reason in str(refused.value)
 
 
+@pytest.mark.parametrize("of_session", [False, True])
+async def test_so_many_forms_may_wait(world: World, of_session: bool) -> None:
+    """API-618"""
+    async with world.host() as hf:
+        owner = (await hf.sessions.create()).id if of_session else "global"
+        forms = [await hf.forms.create(owner, title="Form", fields=(NAME,)) for _ in range(100)]
+        with pytest.raises(Conflict):
+            await hf.forms.create(owner, title="Form", fields=(NAME,))
+        await hf.forms.cancel(owner, form_id=forms[0].id)
+        await hf.forms.create(owner, title="Form", fields=(NAME,))
+
+
 async def test_a_form_without_a_session_lives_in_its_process(world: World) -> None:
     """API-617: under the id `global`, at the Location of the request; it ends with the process."""
     async with world.host() as hf:

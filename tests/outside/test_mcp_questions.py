@@ -128,6 +128,8 @@ async def test_a_question_of_a_server_is_a_form_of_the_session(world: World, ver
         (wait,) = await waits(hf, session.id)
         assert (wait.kind, wait.id) == ("form", form.id)
         assert wait.what == "a form: shop is requesting input: Which size?"
+        (node,) = (await hf.sessions.tree(session.id)).nodes
+        assert (node.state, "form" in [wait.kind for wait in node.waits or ()]) == ("waiting", True)
         await hf.forms.reply(session.id, form_id=form.id, answer={"size": 7})
         await hf.sessions.wait(session.id)
         assert text_of(await newest(hf, session)) == "done"
@@ -404,7 +406,7 @@ async def sign_in(hf: Holdfast | AsyncClient, remote: Remote) -> None:
 async def refused_call(hf: Holdfast | AsyncClient, remote: Remote, model: Model) -> tuple[Session, Form]:
     """A call whose token is not accepted any more."""
     await sign_in(hf, remote)
-    await connected(hf)  # type: ignore[arg-type]
+    await connected(hf)
     remote.revoke()
     session = await hf.sessions.create()
     model.plays(ORDER)

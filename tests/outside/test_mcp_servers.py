@@ -176,6 +176,15 @@ async def test_a_tool_that_fails_is_a_result(world: World) -> None:
         assert (result.is_error, result.content) == (True, ({"type": "text", "text": "it did not work"},))
 
 
+async def test_a_call_outside_of_a_session_asks_nobody(world: World) -> None:
+    """MCP-159: a question is cancelled; the roots are the Location."""
+    configure(world, s=scripted())
+    async with world.host() as hf:
+        assert json.loads(await text_of_call(hf, "s", "ask")) == {"action": "cancel"}
+        roots = [{"uri": world.project.as_uri(), "name": "project"}]
+        assert json.loads(await text_of_call(hf, "s", "roots")) == {"roots": roots}
+
+
 async def test_servers_are_added_and_removed_until_the_process_ends(world: World) -> None:
     """API-592, API-593, API-594, API-595, MCP-153."""
     heard: list[tuple[str, str]] = []

@@ -202,7 +202,7 @@ async def test_a_server_that_is_added_or_moved_is_another_integration(world: Wor
 
 @pytest.mark.parametrize("configured", [True, False])
 def test_nothing_of_oauth_is_imported_before_a_sign_in(holdfast: Machine, configured: bool) -> None:
-    """MCP-100: a disabled server costs nothing of OAuth until it is used, and nothing is imported without a server."""
+    """MCP-100, MCP-172: a disabled server costs nothing of OAuth, and without a server nothing is imported."""
     docs = {"type": "remote", "url": "https://x.example", "disabled": True}
     holdfast.configure_user(mcp={"docs": docs} if configured else {})
     script = (

@@ -225,7 +225,7 @@ def test_every_endpoint_declares_what_may_refuse_it(endpoint: Endpoint) -> None:
     declared = set(endpoint.declared_errors)
 
     assert {errors.InvalidRequestError, errors.UnauthorizedError} <= declared
-    assert (errors.SessionNotFoundError in declared) == (endpoint.scope is EndpointScope.SESSION)
+    assert (errors.SessionNotFoundError in declared) == (endpoint.scope in (EndpointScope.SESSION, EndpointScope.FORM))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ QUERIES = load_queries()
 FEW = {
     "activity.all": "only Sessions that owe an answer have a row",
     "event.aggregates": "all of them are asked for",
+    "form.open_of_integration": "only open requests are in the index",
     "inbox.lost_wakes": "only pending inputs have a row",
     "request.open_of_tree": "only open requests are in the index",
     "request.owned": "only open requests are in the index",

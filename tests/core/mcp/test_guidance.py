@@ -139,6 +139,18 @@ async def test_of_a_server_with_many_tools_only_the_difference_is_told() -> None
     assert "tool07" in update(before, catalogue(servers).listed(ALLOW, ()))
 
 
+async def test_a_server_for_which_there_is_no_room_is_not_called_gone() -> None:
+    """MCP-212, MCP-214: it can still be found."""
+    few, more = many(3, 1), many(400, 1)
+    text = update(catalogue(many(400, 1)).listed(ALLOW, ()), catalogue(few).listed(ALLOW, ()))
+    assert "do not call their tools: server03" in text
+    before = catalogue(FakeServers(zoo=manifest(tool("a")))).listed(ALLOW, ())
+    more.set(**more.manifests, zoo=manifest(tool("a")))
+    text = update(before, catalogue(more).listed(ALLOW, ()))
+    assert "do not call" not in text
+    assert "Further servers" in text
+
+
 async def test_a_source_of_manifests_says_nothing_while_they_are_the_same() -> None:
     """MCP-214: what is known after a reconnect is the same value, and so is what another process reads."""
     servers = FakeServers(git=manifest(tool("log"), instructions="Hello"))

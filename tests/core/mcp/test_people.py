@@ -189,6 +189,22 @@ async def test_the_end_of_a_call_cancels_its_forms(desks: Any, story: Story) -> 
     assert (resumable, taken) == (1, 1)
 
 
+async def test_a_form_that_no_later_execution_asks_for_ends_with_the_call(desks: Any) -> None:
+    """MCP-258: of a server that asks something else each time."""
+    first = desks()
+    first.start(first.people.elicit("shop", NAME, WHOM))
+    (form,) = await first.open()
+    await first.die()
+    second = desks()
+    work = second.start(second.people.elicit("shop", AGE, WHOM))
+    stale, fresh = await second.open(2)
+    assert stale == form
+    await second.forms.reply(SES, fresh.id, {"age": 3})
+    assert (await soon(work)).action == "accept"
+    await soon(second.people.ended(WHOM))
+    assert await second.forms.list() == ()
+
+
 async def test_a_question_that_the_server_takes_back_is_cancelled(desks: Any) -> None:
     """MCP-258"""
     desk = desks()

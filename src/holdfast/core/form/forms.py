@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.form.errors import FormAlreadySettled, FormNotFound
-from holdfast.core.permission.requests import Requests
+from holdfast.core.permission.requests import Requests, TooManyRequests, Unreachable
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.schema.codec import decoder
 from holdfast.schema.deferred import deferred
+from holdfast.schema.exceptions import Conflict
 from holdfast.schema.form import Form, FormAnswer, FormState
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import FormCancelledLive, FormCreatedLive, FormRepliedLive
@@ -112,9 +113,12 @@ class Forms(Requests[Form, FormReply]):
         return await self.wait_all(asked, used=used)
 
     async def create(self, session_id: str, draft: FormDraft, *, id: str | None = None) -> Form:
-        """Make a form that no call waits for. Raises InvalidForm, DuplicateRequest or TooManyRequests."""
+        """Make a form that no call waits for. Raises InvalidForm or Conflict."""
         form = await self._form(session_id, draft, id=id)
-        await self.open(form, FormAsked(timestamp=self._clock.now(), session_id=session_id, request=form))
+        try:
+            await self.open(form, FormAsked(timestamp=self._clock.now(), session_id=session_id, request=form))
+        except (TooManyRequests, Unreachable) as error:
+            raise Conflict(str(error), resource=session_id) from error
         return form
 
     async def get(self, session_id: str, form_id: str) -> tuple[Form, FormState]:
@@ -132,6 +136,10 @@ class Forms(Requests[Form, FormReply]):
 
     async def cancel(self, session_id: str, form_id: str, *, declined: bool = False) -> None:
         await self.detached(self._cancel(session_id, form_id, declined=declined))
+
+    async def close_call(self, session_id: str, tool: QuestionTool) -> None:
+        """Cancel what is open of a call that is over."""
+        await self.detached(self._close_call(session_id, tool))
 
     async def held(self, session_id: str, tool: QuestionTool) -> Sequence[HeldForm]:
         """The forms that a call has made until now, in whichever processes; oldest first."""
@@ -176,6 +184,11 @@ class Forms(Requests[Form, FormReply]):
             tool=tool,
             ancestors=await self._ancestors.ids(session_id),
         )
+
+    async def _close_call(self, session_id: str, tool: QuestionTool) -> None:
+        for form in await self.for_session(session_id):
+            if form.tool == tool:
+                await self.answer(form, self.interrupted(form))
 
     async def _reply(self, session_id: str, form_id: str, answer: FormAnswer) -> None:
         form = await self._pending(session_id, form_id)

@@ -6,12 +6,12 @@ Invariants
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from holdfast.core.form.errors import FormAlreadySettled, FormNotFound
-from holdfast.core.permission.requests import MOST_PENDING, DuplicateRequest, TooManyRequests
+from holdfast.core.permission.requests import MOST_PENDING, DuplicateRequest
 from holdfast.schema.deferred import deferred
+from holdfast.schema.exceptions import Conflict
 from holdfast.schema.form import GLOBAL, Form, FormState
 from holdfast.schema.live_event import FormCancelledLive, FormCreatedLive, FormRepliedLive
 
@@ -30,15 +30,14 @@ else:
 
 KEPT_MILLISECONDS = 10 * 60 * 1000
 MOST_SETTLED = 100
+TOO_MANY = f"{MOST_PENDING} forms without a Session already wait for an answer"
 
 
 class _Entry:
     def __init__(self, form: Form) -> None:
         self.form = form
         self.state = FormState(status="pending")
-        self.declined = False
-        self.settled = asyncio.Event()
-        self.settled_at = 0
+        self.settled_at: int | None = None
 
 
 class GlobalForms:
@@ -51,31 +50,20 @@ class GlobalForms:
         self._entries: dict[str, _Entry] = {}
 
     def create(self, draft: FormDraft, *, id: str | None = None) -> Form:
-        """Raises InvalidForm, DuplicateRequest or TooManyRequests."""
+        """Raises InvalidForm or Conflict."""
         definition.check_form(draft.title, draft.fields, draft.metadata)
         self._forget()
         form_id = id or self._ids.of("frm")
         if form_id in self._entries:
             raise DuplicateRequest(form_id)
         if len(self.list()) >= MOST_PENDING:
-            raise TooManyRequests(GLOBAL)
+            raise Conflict(TOO_MANY, resource=GLOBAL)
         form = Form(
             id=form_id, session_id=GLOBAL, title=draft.title, metadata=draft.metadata, fields=tuple(draft.fields)
         )
         self._entries[form_id] = _Entry(form)
         self._announce(FormCreatedLive(form=form, session_id=GLOBAL))
         return form
-
-    async def ask(self, draft: FormDraft) -> tuple[FormState, bool]:
-        """Wait until the form is settled: how, and whether the person declined. Cancelling the caller cancels it."""
-        form = self.create(draft)
-        entry = self._entries[form.id]
-        try:
-            await entry.settled.wait()
-        finally:
-            if entry.state.status == "pending":
-                self.cancel(form.id)
-        return entry.state, entry.declined
 
     def list(self) -> tuple[Form, ...]:
         return tuple(entry.form for entry in self._entries.values() if entry.state.status == "pending")
@@ -92,9 +80,8 @@ class GlobalForms:
         self._settle(entry, FormState(status="answered", answer=answer))
         self._announce(FormRepliedLive(id=form_id, session_id=GLOBAL, answer=answer))
 
-    def cancel(self, form_id: str, *, declined: bool = False) -> None:
+    def cancel(self, form_id: str) -> None:
         entry = self._pending(form_id)
-        entry.declined = declined
         self._settle(entry, FormState(status="cancelled"))
         self._announce(FormCancelledLive(id=form_id, session_id=GLOBAL))
 
@@ -111,11 +98,10 @@ class GlobalForms:
 
     def _settle(self, entry: _Entry, state: FormState) -> None:
         entry.state, entry.settled_at = state, self._clock.now()
-        entry.settled.set()
 
     def _forget(self) -> None:
-        settled = [entry for entry in self._entries.values() if entry.settled.is_set()]
+        settled = sorted((at, id) for id, entry in self._entries.items() if (at := entry.settled_at) is not None)
         old = self._clock.now() - KEPT_MILLISECONDS
-        surplus = sorted(settled, key=lambda entry: entry.settled_at)[: max(0, len(settled) - MOST_SETTLED)]
-        for entry in (*surplus, *(entry for entry in settled if entry.settled_at <= old)):
-            self._entries.pop(entry.form.id, None)
+        surplus = settled[: max(0, len(settled) - MOST_SETTLED)]
+        for _, id in {*surplus, *(found for found in settled if found[0] <= old)}:
+            del self._entries[id]

@@ -34,8 +34,8 @@ CHANGED = (
     "What MCP servers offer has changed. An entry takes the place of the earlier one of its server, or says which "
     "tools changed."
 )
-GONE = "No longer there, do not call their tools: {names}."
-REMOVED = "There are no MCP servers any more. Do not call the tools that were listed for them."
+GONE = "No longer available, do not call their tools: {names}."
+REMOVED = "The list of MCP servers has ended. Do not call the tools that were listed, unless `mcp_search` finds them."
 CHARACTERS_PER_TOKEN = 4
 INSTRUCTION_CHARACTERS = (1_500, 800, 400, 200, 100, 0)
 """How much of each server's instructions is told, the most that fits."""
@@ -94,7 +94,7 @@ def update(previous: ListedServers, current: ListedServers) -> str:
     names = {server.name for server in current.servers}
     gone = [server.name for server in previous.servers if server.name not in names]
     lines = [CHANGED]
-    if gone:
+    if gone and not current.more:  # otherwise there may just be no room for them
         lines.append(GONE.format(names=", ".join(escaped(name) for name in gone)))
     return _text(lines, changed, current.more)
 

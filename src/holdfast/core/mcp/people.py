@@ -49,6 +49,7 @@ class _Execution:
         """Forms whose answers were given to the server."""
         self.given: tuple[InputRequired, Mapping[str, ElicitationAnswer]] | None = None
         """The newest input that was required, and the answers."""
+        self.asked = False
         self.asking: set[asyncio.Task[Sequence[tuple[Form, FormReply]]]] = set()
 
 
@@ -115,7 +116,9 @@ class FormPeople:
         for number in range(len(made) - 1, -1, -1):
             required = _restored(server, made[number])
             if required is not None:
-                self._execution(whom).used.update(form.id for form in made[:number])
+                execution = self._execution(whom)
+                execution.asked = True
+                execution.used.update(form.id for form in made[:number])
                 return required
         return None
 
@@ -128,13 +131,17 @@ class FormPeople:
             task.add_done_callback(self._tasks.discard)
 
     async def ended(self, whom: CallFor) -> None:
+        """Also what earlier processes asked for the call, and nobody asked for again, is cancelled."""
         execution = self._executions.pop(_key(whom), None)
-        if execution is None or not execution.asking:
+        if execution is None:
             return
         asking = tuple(execution.asking)
         for task in asking:
             task.cancel()
-        await asyncio.wait(asking)
+        if asking:
+            await asyncio.wait(asking)
+        if execution.asked and not self._forms.ending:
+            await self._forms.close_call(whom.session_id, _tool(whom))
 
     async def authorize(self, server: str, needs: NeedsAuthorization, whom: CallFor) -> bool:
         authorization = self._authorization(server)
@@ -157,6 +164,7 @@ class FormPeople:
         if self._unattended or not drafts:
             return cancelled
         execution = self._execution(whom)
+        execution.asked = True
         work = self._forms.ask(whom.session_id, _tool(whom), drafts, used=frozenset(execution.used))
         asking = asyncio.get_running_loop().create_task(work)
         execution.asking.add(asking)

@@ -80,8 +80,10 @@ class ServerLog:
 
     def _shown(self, line: bytes) -> str:
         """Secrets are hidden before the line is cut, so that no half of one stays."""
-        text = hide(line.decode("utf-8", "replace"), self._secrets)
-        return "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in text.rstrip())[:LINE_BYTES]
+        text = hide(line.decode("utf-8", "replace"), self._secrets).rstrip()[:LINE_BYTES]
+        if text.isprintable():
+            return text
+        return "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in text)
 
     def _append(self, kind: str, lines: list[str]) -> None:
         now = time.strftime("%Y-%m-%dT%H:%M:%S%z")

@@ -45,6 +45,7 @@ class LocationServers:
         self._servers: dict[str, Server] = {}
         self._known: tuple[KnownServer, ...] | None = ()
         self._opened = False
+        self._closed = False
         self._unasked: asyncio.TimerHandle | None = None
         self._work: set[asyncio.Task[None]] = set()
 
@@ -116,6 +117,7 @@ class LocationServers:
         self._known = None
 
     async def close(self) -> None:
+        self._closed = True
         if self._unasked is not None:
             self._unasked.cancel()
         servers, self._servers, self._known = tuple(self._servers.values()), {}, ()
@@ -200,6 +202,8 @@ class LocationServers:
 
     def _apply(self) -> None:
         """Close what is gone or different, and begin what is new."""
+        if self._closed:
+            return
         wanted = self.wanted()
         before = {name: server.configured for name, server in self._servers.items()}
         begun: list[Server] = []

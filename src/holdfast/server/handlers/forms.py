@@ -62,7 +62,7 @@ async def cancel(call: ApiCall) -> None:
     form_id, declined = call.params.form_id, bool(call.payload.decline)
     if call.session is None:
         async with call.services as services:
-            services.global_forms.cancel(form_id, declined=declined)
+            services.global_forms.cancel(form_id)
         return
     async with _asking(call) as (services, session_id):
         await services.forms.cancel(session_id, form_id, declined=declined)

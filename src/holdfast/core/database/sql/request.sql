@@ -61,6 +61,7 @@ select asker_id from line where id = :session_id
 select request.id, request.taken, json_extract(asked.data, '$.held') as held
 from session_request request join event asked on asked.aggregate_id = request.session_id and asked.seq = request.seq
 where request.session_id = :session_id and request.kind = 'form'
+  and request.seq > coalesce((select seq from session_message where id = :message_id), -1)
   and json_extract(request.data, '$.tool.callID') = :call_id
   and json_extract(request.data, '$.tool.messageID') = :message_id
 order by request.seq
