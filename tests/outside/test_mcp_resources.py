@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from tests.cli.conftest import Machine
 from tests.outside.mcp_world import Peer, known, servers
 from tests.outside.scripted_provider import PATIENCE, Turn
 from tests.outside.world import World, ask
@@ -220,3 +221,17 @@ async def test_a_template_of_an_untrusted_project_reads_no_resource(world: World
         [note] = await notes(hf, session)
     assert "not trusted" in note
     assert docs.heard("resources/read") == ["note://item/7"]
+
+
+def test_the_command_line_attaches_resources(holdfast: Machine) -> None:
+    """MCP-290: as a file and as a mention, with permission; without anybody to ask it is refused."""
+    docs = ContentPeer(holdfast.home / "peers" / "docs", "docs")
+    docs.says(contents=contents("note://one", "First note."))
+    holdfast.configure_user(mcp={"servers": {"docs": docs.config}})
+    run = ("run", "--model", "demo/echo", "--file", "mcp://docs/note://one", "What is in @docs:note://one?")
+    ran = holdfast(*run, "--yes")
+    assert ran.code == 0, ran
+    _, messages = holdfast.look(ran.session)
+    [message] = [item for item in messages if isinstance(item, UserMessage)]
+    assert [file.uri for file in message.files or ()] == ["mcp://docs/note://one"] * 2
+    assert "mcp://docs/note://one cannot be attached: " in holdfast(*run).complaint

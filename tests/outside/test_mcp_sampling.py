@@ -192,3 +192,31 @@ async def test_a_result_that_asks_gets_its_answer(world: World) -> None:
         await ask(hf, session, "go")
     assert "mock/m says a bird" in result_of(world)
     assert world.model.requests[1].said == [("user", "What is it?")]
+
+
+async def test_a_request_that_waits_survives_a_restart(world: World, helper: ContentPeer) -> None:
+    """MCP-311: the next process makes the call again, and the answer to the request counts there."""
+    servers(world, helper, permission={"helper_ask": "allow"})
+    asked = asyncio.Event()
+
+    async def notice(request: PermissionRequest) -> None:
+        asked.set()
+
+    world.model.plays(CALL, Turn(text="Blue."), Turn(text="done"))
+    async with world.host() as hf:
+        await known(hf, helper)
+        session = await hf.sessions.create()
+        hf.on_permission(notice)
+        await hf.sessions.prompt(session.id, text="go")
+        async with asyncio.timeout(PATIENCE):
+            await asked.wait()
+    async with world.host() as hf:
+        [request] = await hf.permissions.list(session.id)
+        assert request.action == "helper_sampling"
+        await hf.permissions.reply(session.id, request_id=request.id, reply="once")
+        async with asyncio.timeout(PATIENCE):
+            await hf.sessions.wait(session.id)
+        assert (await hf.sessions.outcome(session.id)).type == "completed"
+        assert await hf.verify() == []
+    assert helper.heard() == ["ask", "ask"]
+    assert "Blue." in result_of(world)

@@ -11,6 +11,8 @@ from holdfast.cli.attached import NOT_UTF8, STDIN, Attached
 from holdfast.cli.calls import Call, joined, read_call
 from holdfast.cli.session_budget import Dollars
 
+RESOURCE = "mcp://"
+
 
 class Ask(NamedTuple):
     """The prompt and the options of `holdfast run`."""
@@ -41,8 +43,17 @@ class Ask(NamedTuple):
     """The JSON Schema of the answer."""
     files: tuple[str, ...] = ()
     """Paths that the server reads."""
+    resources: tuple[str, ...] = ()
+    """Addresses of resources of MCP servers."""
     attached: tuple[Attached, ...] = ()
     """Content that is sent with the prompt."""
+
+
+class FileOrResource(click.Path):
+    """A path, or the address of a resource of an MCP server."""
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        return value if str(value).startswith(RESOURCE) else super().convert(value, param, context)
 
 
 @click.command("run", short_help="Send a prompt and print the answer as it arrives.")
@@ -57,8 +68,8 @@ class Ask(NamedTuple):
     "files",
     metavar="PATH",
     multiple=True,
-    type=click.Path(exists=True, allow_dash=True),
-    help="Attach this file or directory; - attaches standard input. May be repeated.",
+    type=FileOrResource(exists=True, allow_dash=True),
+    help="Attach this file, directory or resource (mcp://SERVER/ADDRESS); - attaches standard input. May be repeated.",
 )
 @click.option("--system", metavar="TEXT", help="Further instructions for this answer.")
 @click.option(
@@ -160,7 +171,8 @@ def _read(ask: Ask, prompt: tuple[str, ...], files: tuple[str, ...], schema_file
         if not ask.shell:
             raise click.BadParameter("there is no command after the exclamation mark", param_hint="PROMPT")
         return ask
-    paths = [os.path.abspath(path) for path in files if path != STDIN]
+    resources = tuple(file for file in files if file.startswith(RESOURCE))
+    paths = [os.path.abspath(path) for path in files if path != STDIN and path not in resources]
     attached = [reading.attached_stdin()] if STDIN in files else []
     text = ask.text
     if prompt == (STDIN,):
@@ -179,4 +191,4 @@ def _read(ask: Ask, prompt: tuple[str, ...], files: tuple[str, ...], schema_file
     attached += [reading.attached_file(path) for path in here]
     paths = [path for path in paths if path not in here]
     schema = reading.read_schema(schema_file) if schema_file is not None else None
-    return ask._replace(text=text, schema=schema, files=tuple(paths), attached=tuple(attached))
+    return ask._replace(text=text, schema=schema, files=tuple(paths), resources=resources, attached=tuple(attached))

@@ -93,6 +93,7 @@ async def _run(ask: Ask) -> int:
 async def _admit(client: AsyncClient, session_id: str, ask: Ask) -> Admission:
     files = tuple(
         [FileInput(uri=Path(path).as_uri(), name=path) for path in ask.files]
+        + [FileInput(uri=address) for address in ask.resources]
         + [FileInput(uri=content.uri, name=content.name) for content in ask.attached]
     )
     if ask.command is not None:
