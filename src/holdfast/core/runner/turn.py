@@ -144,6 +144,7 @@ class Turn:
         except Exception as error:  # noqa: BLE001 - whatever broke the stream is recorded first, then raised
             failure, interrupted = error, False
         self._streaming = False
+        publisher.streamed()
         if answered is not None and publisher.finish is not None and publisher.unsettled:
             await answered()
         if isinstance(failure, LLMError) and self._is_recoverable(failure):
@@ -398,6 +399,7 @@ class Turn:
             if times >= ASK_FROM:
                 await self._allow_again(call, context, times)
             with (
+                publisher.working(),
                 collecting() as beside,
                 reporting(lambda structured, content: publisher.progress(call.id, structured, content)),
             ):

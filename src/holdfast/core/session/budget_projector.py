@@ -37,8 +37,7 @@ def budget_set(event: Projected) -> tuple[Statement, ...]:
 def budget_deleted(session_id: str) -> tuple[Statement, ...]:
     """Operational statements for a Session that is deleted. What it used stays part of its ancestors' budgets."""
     key = {"session_id": session_id}
-    rest = (Statement(name, key, operational=True) for name in ("pause.clear", "work.forget"))
-    return *_operational(DELETED, key), *rest
+    return *_operational(DELETED, key), Statement("pause.clear", key, operational=True)
 
 
 BUDGET_PROJECTORS: dict[type[Record], Projector] = {BudgetSet: budget_set}

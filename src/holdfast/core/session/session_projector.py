@@ -95,10 +95,7 @@ def moved(event: Projected) -> tuple[Statement, ...]:
 
 def usage_recorded(event: Projected) -> tuple[Statement, ...]:
     data: ev.UsageRecorded = event.data
-    return (
-        Statement("session.add_usage", usage_row(data, data.cost, data.tokens)),
-        Statement("work.request", {"session_id": data.session_id}, operational=True),
-    )
+    return (Statement("session.add_usage", usage_row(data, data.cost, data.tokens)),)
 
 
 def revert_staged(event: Projected) -> tuple[Statement, ...]:

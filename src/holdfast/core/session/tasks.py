@@ -29,6 +29,7 @@ from holdfast.core.session.stored_tasks import Task
 from holdfast.core.session.task_result import GONE, JOINED, TaskEnd, cancelled, delivered_input, no_changes, result_of
 from holdfast.core.session.task_waiting import Place, Waiter
 from holdfast.core.session.task_work import CallSettled, TooManyTasks, derived
+from holdfast.core.work_time import not_working
 from holdfast.schema.task_event import TaskMoved, TaskStarted
 
 if TYPE_CHECKING:
@@ -119,9 +120,13 @@ class Tasks:
         if work.background or slots is None:
             return await self._perform(call, work, Waiter(), started)
         with _listed(self._waiting, call.session_id, Waiter()) as waiter:
-            async with slots:
+            with not_working():
+                await slots.acquire()
+            try:
                 work = work.replace(background=waiter.moved)
                 return await self._perform(call, work, waiter, started)
+            finally:
+                slots.release()
 
     async def _perform(
         self, call: CallKey, work: Work, waiter: Waiter, started: Callable[[Task], None]
@@ -133,7 +138,8 @@ class Tasks:
         try:
             task = await asyncio.shield(starting)
             started(task)
-            return task, None if task.background else await self._end_or_move(task, waiter)
+            with not_working():
+                return task, None if task.background else await self._end_or_move(task, waiter)
         except asyncio.CancelledError:
             await asyncio.wait({starting})
             if self._wakeups.ending() or starting.cancelled() or starting.exception() is not None:
@@ -178,7 +184,7 @@ class Tasks:
     async def wait(self, session_id: str, child_id: str | None, seconds: float) -> None:
         """Wait until a child of this Session, or the one that is named, has ended its task, or input for this Session
         arrives: the result of a background task is such an input."""
-        with self._log.signals.follow(session_id) as flag, suppress(TimeoutError):
+        with self._log.signals.follow(session_id) as flag, suppress(TimeoutError), not_working():
             async with asyncio.timeout(seconds):
                 while "steer" not in await self._store.waiting(session_id):
                     flag.clear()
