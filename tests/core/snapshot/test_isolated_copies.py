@@ -15,7 +15,7 @@ from holdfast.core.clock import SystemClock
 from holdfast.core.process.git import Git
 from holdfast.core.project.project import Project
 from holdfast.core.snapshot import isolated_copies as module
-from holdfast.core.snapshot.application import Applications
+from holdfast.core.snapshot.application import STALE, Applications
 from holdfast.core.snapshot.copy_changes import bounded, diff_text, listed
 from holdfast.core.snapshot.copy_record import CopyRecord
 from holdfast.core.snapshot.copy_sessions import CopyUse
@@ -273,6 +273,23 @@ async def test_an_approval_holds_for_the_files_that_were_shown(place: Place) -> 
         await place.applications.apply(plan)
     assert not (place.worktree / "new").exists()
     await place.applications.apply(await place.applications.plan(record))
+    assert (place.worktree / "file").read_text() == "ONE\ntwo\nthree\nfour\nFIVE\n"
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_applications_to_one_worktree_do_not_undo_each_other(place: Place, elsewhere: bool) -> None:
+    """TOL-490: two children that changed the same file are applied at the same time, by one process or by two."""
+    other = place.applications
+    if elsewhere:
+        other = Applications(place.copies, Snapshots(place.project, place.snapshots.store.parent), place.worktree)
+    first, second = await place.make("ses_a"), await place.make("ses_b")
+    (place.path("ses_a") / "file").write_text("ONE\ntwo\nthree\nfour\nfive\n")
+    (place.path("ses_b") / "file").write_text("one\ntwo\nthree\nfour\nFIVE\n")
+    plans = await place.applications.plan(first), await other.plan(second)
+    ended = await asyncio.gather(place.applications.apply(plans[0]), other.apply(plans[1]), return_exceptions=True)
+    assert sorted(map(str, ended)) == sorted([str(None), STALE])
+    refused = second if ended[1] is not None else first
+    await place.applications.apply(await place.applications.plan(refused))
     assert (place.worktree / "file").read_text() == "ONE\ntwo\nthree\nfour\nFIVE\n"
 
 

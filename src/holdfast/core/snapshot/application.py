@@ -2,14 +2,17 @@
 
 Invariants
 - What is applied is what was planned: paths that changed in between make it fail before any file changes.
+- Applications to one worktree run one at a time, by whatever process: each sees what the one before has written.
 - After a failure in the middle every touched file is restored from the tree that was captured before."""
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.core.file_lock import file_lock
 from holdfast.core.process.git import GitFailed
 from holdfast.core.run_to_completion import run_to_completion
 from holdfast.core.snapshot.copy_changes import diff_text
@@ -18,13 +21,17 @@ from holdfast.core.snapshot.tree_merge import merge_changes, merged_tree
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from holdfast.core.snapshot.copy_changes import DiffText, RunGit
     from holdfast.core.snapshot.copy_record import CopyRecord
     from holdfast.core.snapshot.isolated_copies import IsolatedCopies
     from holdfast.core.snapshot.snapshot import Snapshots
     from holdfast.core.snapshot.tree_merge import Step
 
-STALE = "files changed while approval was pending; nothing was applied"
+APPLY_SECONDS = 60.0
+STALE = "files changed while approval was pending; nothing was applied. Call it again for the files as they are now"
+BUSY = f"other changes have been applied to these files for more than {APPLY_SECONDS:g} s. Call it again later"
 STILL_CHANGED = "{error}; restoring the files failed too: {problem}"
 
 
@@ -67,10 +74,11 @@ class Applications:
 
     async def apply(self, plan: Plan) -> None:
         """Raises CopyFailed."""
-        current = await self._planned(plan.record, plan.result, plan.too_large)
-        if current.steps != plan.steps or current.conflicts:
-            raise CopyFailed(STALE)
-        await run_to_completion(self._apply(current))
+        async with self._one_at_a_time():
+            current = await self._planned(plan.record, plan.result, plan.too_large)
+            if current.steps != plan.steps or current.conflicts:
+                raise CopyFailed(STALE)
+            await run_to_completion(self._apply(current))
 
     async def finish(self, plan: Plan) -> None:
         """Everything is applied: record that, and remove the copy unless it has more. Raises CopyFailed."""
@@ -78,6 +86,18 @@ class Applications:
         self._copies.record(record)
         if record.state == "ready" and not plan.too_large:
             await self._copies.remove(record)
+
+    @asynccontextmanager
+    async def _one_at_a_time(self) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            try:
+                lock = file_lock(self._copies.folder.lock(f"apply {self._worktree}"), patience=APPLY_SECONDS)
+                await stack.enter_async_context(lock)
+            except TimeoutError:
+                raise CopyFailed(BUSY) from None
+            except OSError as error:
+                raise CopyFailed(str(error)) from error
+            yield
 
     async def _apply(self, plan: Plan) -> None:
         paths = [step.path for step in plan.steps]
