@@ -189,6 +189,24 @@ async def test_only_an_unchanged_copy_is_swept(place: Place, changed: bool, stat
     assert place.path().is_dir() == changed
 
 
+async def test_a_copy_that_is_used_again_while_it_is_swept_stays(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SES-441: another process takes it between the look at its files and the removal."""
+    await place.make()
+    capture = place.copies.capture
+
+    async def slow(record: CopyRecord) -> tuple[str, list[str]]:
+        found = await capture(record)
+        await IsolatedCopies(place.copies.folder.path, os.environ).make("ses_a", place.project, place.snapshots)
+        return found
+
+    monkeypatch.setattr(place.copies, "capture", slow)
+    await sweep(place, CopyUse("idle"))
+    assert place.path().is_dir()
+    monkeypatch.setattr(place.copies, "capture", capture)
+    await sweep(place, CopyUse("idle"))
+    assert place.path().is_file()
+
+
 async def test_an_unused_copy_is_put_away_and_its_changes_can_still_be_applied(place: Place) -> None:
     """SES-414, SES-415: a child that goes on gets them back."""
     await place.make()

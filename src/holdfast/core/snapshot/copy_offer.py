@@ -50,8 +50,9 @@ class CopyOffers:
             tree, too_large = await self._copies.capture(record)
             record = record.replace(result=tree)
             self._copies.record(record)
+            touched = self._copies.folder.touched(session_id)
             if tree == record.base and not too_large:
-                return await self._unchanged(record)
+                return await self._unchanged(record, touched)
             diff = await diff_text(self._copies.git(record), record.base, tree, self._save)
         except (CopyFailed, GitFailed) as error:
             return UNREADABLE.format(directory=directory, error=error)
@@ -60,10 +61,10 @@ class CopyOffers:
             notes.append(TOO_LARGE.format(paths=listed(too_large)))
         return "\n".join((*notes, "", diff.text()))
 
-    async def _unchanged(self, record: CopyRecord) -> str:
+    async def _unchanged(self, record: CopyRecord, touched: int) -> str:
         if not await self._sessions.works(record.session_id):
             try:
-                await self._copies.remove(record)
+                await self._copies.remove(record, touched=touched)
             except CopyFailed:
                 pass  # it is removed later
             else:

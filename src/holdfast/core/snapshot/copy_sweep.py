@@ -74,6 +74,9 @@ class CopySweep:
     async def _put_away(self, record: CopyRecord, use: CopyUse) -> None:
         """Of an idle Session: remove an unchanged copy, and an old one after recording its changes."""
         old = self._clock.now() - use.updated > KEPT_MILLISECONDS
+        touched = self._copies.folder.touched(record.session_id)
+        if not self._unclaimed(record):
+            return
         if record.offered and not old:
             return
         if not is_directory(self._copies.directory(record)):
@@ -82,7 +85,8 @@ class CopySweep:
         record = record.replace(result=tree)
         if too_large or (record.offered and not old):
             return
-        await self._copies.remove(record)
+        if (await self._sessions.use(record.session_id)).state == "idle":  # also after the capture
+            await self._copies.remove(record, touched=touched)
 
     async def _changed(self, record: CopyRecord) -> bool:
         try:

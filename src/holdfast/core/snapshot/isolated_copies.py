@@ -6,7 +6,9 @@ Invariants
 - One copy of a repository is made at a time, by whatever process. Making one is bounded in time.
 - Files are written and compared in a snapshot store, so no filter and no hook runs, and files are equal byte for byte.
 - In the repository itself only the list of worktrees changes. The source's files and index are only read.
-- A copy whose changes are neither applied nor recorded is not removed, unless its Session is deleted."""
+- A copy whose changes are neither applied nor recorded is not removed, unless its Session is deleted.
+- A copy that somebody is about to use is not removed: whoever uses it touches its record, and whoever removes it has
+  looked at that before. Both hold the lock of the repository."""
 
 from __future__ import annotations
 
@@ -41,6 +43,14 @@ NO_COMMIT = "the repository has no commit yet"
 NO_SNAPSHOTS = "the project is too large for snapshots, of which copies are made"
 TOO_LONG = f"it took longer than {MAKE_SECONDS:g} s"
 GONE = "the copy at {} is gone"
+IN_USE = "it is used again"
+NO_FILES = (
+    "The isolated copy of the project at {directory} is not there any more: {reason}. You can read and change no files "
+    "and run no commands. The agent that gave you the task can have you go on in a new copy."
+)
+WAS_REMOVED = "its changes were applied to {source}, or there were none"
+WAS_PUT_AWAY = "it was not used for long, and its changes are recorded"
+WAS_DELETED = "somebody deleted it"
 REMOVED = "The isolated copy of {session} was here. Its changes were applied to {source}, or there were none.\n"
 PUT_AWAY = "The isolated copy of {session} was here. It was not used for long. Its changes are recorded.\n"
 
@@ -80,14 +90,14 @@ class IsolatedCopies:
     async def make(self, session_id: str, project: Project, snapshots: Snapshots) -> CopyRecord:
         """The copy for this Session: the one that is there, or a new one of the project's files as they are. Changes
         that were recorded and not applied are part of a new one too. Raises CopyFailed."""
-        known = self.folder.read(session_id)
-        self.folder.touch(session_id)
-        if known is not None and self.is_there(session_id):
-            return known
         try:
             self.folder.create()
             lock = file_lock(self.folder.lock(str(project.store)), patience=MAKE_SECONDS)
             async with asyncio.timeout(MAKE_SECONDS), lock:
+                known = self.folder.read(session_id)
+                self.folder.touch(session_id)
+                if known is not None and self.is_there(session_id):
+                    return known
                 return await self._make(session_id, project, snapshots, known)
         except TimeoutError:
             raise CopyFailed(TOO_LONG) from None
@@ -125,9 +135,20 @@ class IsolatedCopies:
         except OSError as error:
             raise CopyFailed(str(error)) from error
 
-    async def remove(self, record: CopyRecord) -> None:
-        """Remove the files of a copy whose changes are applied or recorded. Raises CopyFailed."""
+    def why_gone(self, session_id: str) -> str | None:
+        """What the Session is told if its copy is not there any more; None if it is, or if it has none."""
+        record = self.folder.read(session_id)
+        if record is None or record.state == "making" or self.is_there(session_id):
+            return None
+        reason = WAS_DELETED if record.state == "ready" else WAS_PUT_AWAY if record.offered else WAS_REMOVED
+        return NO_FILES.format(directory=self.directory(record), reason=reason.format(source=record.source))
+
+    async def remove(self, record: CopyRecord, *, touched: int | None = None) -> None:
+        """Remove the files of a copy whose changes are applied or recorded; with `touched`, only if its record was not
+        touched since then. Raises CopyFailed."""
         async with self.removing(record):
+            if touched is not None and self.folder.touched(record.session_id) != touched:
+                raise CopyFailed(IN_USE)
             await run_to_completion(self._remove(record))
 
     async def discard(self, session_id: str) -> None:
