@@ -21,7 +21,7 @@ from holdfast.core.snapshot.tree_merge import merge_changes, merged_tree
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from holdfast.core.snapshot.copy_changes import DiffText, RunGit
     from holdfast.core.snapshot.copy_record import CopyRecord
@@ -47,6 +47,10 @@ class Plan(Frozen):
     """The tree of the worktree for which it was planned."""
     after: str
     """The tree that it makes; the same as `before` with a conflict."""
+
+
+async def _nobody() -> bool:
+    return False
 
 
 class Applications:
@@ -80,12 +84,23 @@ class Applications:
                 raise CopyFailed(STALE)
             await run_to_completion(self._apply(current))
 
-    async def finish(self, plan: Plan) -> None:
-        """Everything is applied: record that, and remove the copy unless it has more. Raises CopyFailed."""
-        record = plan.record.replace(base=plan.result, result=plan.result)
+    async def finish(self, plan: Plan, works: Callable[[], Awaitable[bool]] = _nobody) -> bool:
+        """Everything is applied: record that, and remove the copy unless somebody works in it or it has more. Returns
+        whether it has changes that the plan did not have. Raises CopyFailed."""
+        record = self._copies.folder.read(plan.record.session_id)
+        if record is None:
+            return False  # the Session was deleted
+        further = record.offered and record.result not in (plan.record.result, plan.result)
+        record = record.replace(base=plan.result, result=record.result if further else plan.result)
         self._copies.record(record)
-        if record.state == "ready" and not plan.too_large:
-            await self._copies.remove(record)
+        touched = self._copies.folder.touched(record.session_id)
+        if record.state != "ready":
+            return further
+        tree, _ = await self._copies.capture(record)
+        further = tree != plan.result
+        if not (further or plan.too_large or await works()):
+            await self._copies.remove(record, touched=touched)
+        return further
 
     @asynccontextmanager
     async def _one_at_a_time(self) -> AsyncIterator[None]:
