@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
-from tests.outside.isolation import isolated, shell, states
-from tests.outside.scripted_provider import Call, Turn
+from tests.outside.isolation import (
+    applying,
+    copy_of,
+    delegated,
+    failure,
+    isolated,
+    requested,
+    shell,
+    states,
+    text,
+    told_to,
+)
+from tests.outside.scripted_provider import Call, Turn, calling
 from tests.outside.tree_script import Cast, delegating
 from tests.outside.world import World, ask
 
+from holdfast import PromptInput
 from holdfast.schema.session_message import ToolCompleted
 
 pytestmark = pytest.mark.anyio
@@ -34,3 +48,94 @@ async def test_two_children_that_changed_one_file_are_applied_side_by_side(world
     applied = [isinstance(state, ToolCompleted) for state in ended]
     assert [lines[0] == "first", lines[-1] == "last"] == applied
     assert True in applied
+
+
+async def test_what_a_child_changes_while_approval_is_pending_is_not_lost(world: World) -> None:
+    """TOL-491: what was shown is applied; the copy stays with the rest, which can be applied too."""
+    world.repository()
+    world.configure(permission={"edit": "ask"})
+    cast = world.model.always = Cast(
+        root=[delegating(isolated("work"))],
+        work=[shell("echo first > first.txt"), Turn(text="done"), shell("echo second > second.txt")],
+    )
+    async with world.host() as hf:
+        session, child_id, _ = await delegated(hf)
+        for name, note in (("first.txt", "changed more since then"), ("second.txt", "")):
+            cast.parts["root"] = [*cast.parts["root"], Turn(text="ok"), calling("apply_subagent", sessionID=child_id)]
+            await hf.sessions.prompt(session.id, prompt=PromptInput(text="apply it"))
+            request = await requested(hf, session)
+            assert request.resources == (name,)
+            if note:
+                await ask(hf, child_id, "one more")
+            await hf.permissions.reply(session.id, request_id=request.id, reply="once")
+            await hf.sessions.wait(session.id)
+            assert note in text((await states(hf, session))[-1])
+            assert (world.project / name).exists()
+            assert copy_of(world, child_id).is_dir() == bool(note)
+
+
+async def test_a_child_that_is_prompted_after_its_copy_was_removed_is_told(world: World) -> None:
+    """SES-440: it has no files then. A task of its parent brings the copy back."""
+    world.repository()
+    cast = world.model.always = Cast(
+        root=[delegating(isolated("work"))], work=[Turn(text="nothing to do"), calling("read", path="hello.txt")]
+    )
+    async with world.host() as hf:
+        session, child_id, _ = await delegated(hf)
+        assert copy_of(world, child_id).is_file()
+        await ask(hf, child_id, "and now?")
+        told = told_to(cast, "work")
+        assert f"The isolated copy of the project at {copy_of(world, child_id)} is not there any more" in told
+        assert "or there were none" in told
+        cast.parts["root"] += [Turn(text="ok"), delegating({"prompt": "again", "sessionID": child_id})]
+        await ask(hf, session, "go on")
+        assert "Your isolated copy is there again." in told_to(cast, "work")
+        assert "made anew from the files of the project as they are now" in told_to(cast, "work")
+
+
+async def test_a_copy_that_was_put_away_comes_back_as_it_was(world: World) -> None:
+    """SES-414, SES-440: with its changes that were not applied, and without what the project got since then."""
+    world.repository()
+    cast = world.model.always = Cast(
+        root=[delegating(isolated("work"))],
+        work=[shell("echo made > made.txt"), Turn(text="done"), Turn(text="seen"), shell("cat made.txt hello.txt")],
+    )
+    async with world.host() as hf:
+        session, child_id, _ = await delegated(hf)
+        copy, record = copy_of(world, child_id), copy_of(world, f"{child_id}.json")
+        shutil.rmtree(copy)  # as after 30 days
+        record.write_text(record.read_text().replace('"ready"', '"removed"'))
+        world.write("hello.txt", "newer\n")
+        await ask(hf, child_id, "are you there?")
+        assert "it was not used for long, and its changes are recorded" in told_to(cast, "work")
+        cast.parts["root"] += [Turn(text="ok"), delegating({"prompt": "again", "sessionID": child_id})]
+        await ask(hf, session, "go on")
+        assert "made anew as you left it" in told_to(cast, "work")
+        assert "made\nhello world\n" in cast.requests["work"][-1].results[-1]
+
+
+async def test_nothing_is_applied_into_a_nested_repository(world: World) -> None:
+    """TOL-492: no snapshot has its files, so a revert could not take them back."""
+    world.repository()
+    for command in (("init", "-q"), ("commit", "-qm", "x", "--allow-empty")):
+        world.write("module/file", "x\n")
+        world.git(*command, cwd=world.project / "module")
+    world.model.always = Cast(root=[delegating(isolated("work"))], work=[shell("mkdir module; echo x > module/new")])
+    async with world.host() as hf:
+        session, child_id, _ = await delegated(hf)
+        told = failure(await applying(world, hf, session, child_id))
+    assert "module/new: module is a repository of its own here" in told
+    assert not (world.project / "module" / "new").exists()
+
+
+async def test_a_file_whose_name_is_no_text_is_named_and_nothing_is_applied(world: World) -> None:
+    """TOL-492."""
+    world.repository()
+    work = shell("echo x > plain.txt; echo x > \"$(printf 'n\\351w')\"")
+    world.model.always = Cast(root=[delegating(isolated("work"))], work=[work])
+    async with world.host() as hf:
+        session, child_id, _ = await delegated(hf)
+        told = failure(await applying(world, hf, session, child_id))
+    assert "n\ufffdw: its name is not UTF-8 text" in told
+    assert str(copy_of(world, child_id)) in told
+    assert not (world.project / "plain.txt").exists()
