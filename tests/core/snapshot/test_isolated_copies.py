@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.outside.hostile import VECTORS, Trap, Vector, honest, spring
 
 from holdfast.core.clock import SystemClock
 from holdfast.core.process.git import Git
@@ -339,6 +340,37 @@ def test_long_texts_are_cut() -> None:
     assert bounded(patch).count("\n") == 401
     assert bounded("short\n") == "short\n"
     assert listed([str(number) for number in range(30)]).endswith("and 10 more")
+
+
+HARMFUL = ("hooks", "hooks elsewhere", "configured hooks", "fsmonitor", "smudge", "process", "include", "submodule")
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [pytest.param(one, id=one.name, marks=() if one.name in HARMFUL else pytest.mark.prove) for one in VECTORS],
+)
+async def test_a_hostile_repository_is_copied_and_executes_nothing(tmp_path: Path, vector: Vector) -> None:
+    """TOL-390, SES-410: a copy is made, compared, applied and removed."""
+    root, marks = honest(tmp_path / "project"), tmp_path / "marks"
+    spring(Trap(root, vector.name, marks), vector)
+    project = Project("p", root, root / ".git")
+    snapshots, copies = Snapshots(project, tmp_path / "snapshot"), IsolatedCopies(tmp_path / "copies", os.environ)
+    applications = Applications(copies, snapshots, root)
+    try:
+        record = await copies.make("ses_a", project, snapshots)
+    except CopyFailed:
+        assert vector.name not in HARMFUL
+    else:
+        copy = copies.directory(record)
+        assert (copy / "a.txt").read_text() == "changed\n"
+        (copy / "a.txt").write_text("changed in the copy\n")
+        plan = await applications.plan(record)
+        await applications.diff(plan)
+        await applications.apply(plan)
+        await applications.finish(plan)
+        assert (root / "a.txt").read_text() == "changed in the copy\n"
+        assert copy.is_file()
+    assert not marks.exists(), marks.read_text()
 
 
 class Killed(BaseException):

@@ -222,7 +222,7 @@ class IsolatedCopies:
     async def _write_files(self, record: CopyRecord, head: str) -> None:
         target, store = self.directory(record), Path(record.trees)
         add = ("worktree", "add", "--quiet", "--detach", "--no-checkout", "--", str(target), head)
-        await self._git.run(*add, git_dir=Path(record.repository))
+        await self._git.run_in_repository(*add, git_dir=Path(record.repository))
         tree = record.result if record.offered and record.result is not None else record.base
         index = kept_index_of_copy(store, target)
         await self._git.run("read-tree", "--reset", "-u", tree, git_dir=store, work_tree=target, index=index)
@@ -252,8 +252,9 @@ class IsolatedCopies:
             kept_index_of_copy(Path(record.trees), target).unlink(missing_ok=True)
         except OSError as error:
             raise CopyFailed(str(error)) from error
+        remove = ("worktree", "remove", "--force", "--", str(target))
         with suppress(GitFailed):  # it is not registered, or the repository is gone
-            await self._git.run("worktree", "remove", "--force", "--", str(target), git_dir=Path(record.repository))
+            await self._git.run_in_repository(*remove, git_dir=Path(record.repository))
 
 
 def _not_copied(left_out: set[str], nested: list[str]) -> str:
