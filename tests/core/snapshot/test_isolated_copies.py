@@ -430,6 +430,25 @@ async def test_making_is_repaired_wherever_the_process_is_killed(place: Place, k
     assert place.worktrees == steps + 2
 
 
+@pytest.mark.parametrize("entry", ["complete", "locked", "empty"])
+async def test_what_git_leaves_when_it_is_killed_is_no_hindrance(place: Place, entry: str) -> None:
+    """SES-412: a locked or incomplete entry in the list of worktrees."""
+    place.copies.folder.create()
+    for session_id in ("ses_a", "ses_swept"):
+        left = CopyRecord(session_id, str(place.worktree), str(place.project.store), str(place.snapshots.store))
+        place.copies.folder.write(left)
+        lock = ("--lock", "--reason", "initializing")
+        git(place.worktree, "worktree", "add", "-q", "--detach", "--no-checkout", *lock, str(place.path(session_id)))
+        folder = place.worktree / ".git" / "worktrees" / session_id
+        for name in {"complete": (), "locked": ("gitdir", "HEAD"), "empty": ("gitdir", "HEAD", "locked")}[entry]:
+            (folder / name).unlink()
+    await place.make()
+    await sweep(place, CopyUse("working"))
+    assert (place.path() / "file").exists()
+    assert [path.name for path in folder.parent.iterdir()] == ["ses_a"]
+    assert place.worktrees == 2
+
+
 async def test_an_application_is_repeated_wherever_the_process_is_killed(place: Place, kill: Kill) -> None:
     """TOL-475: the same files result, and the copy is gone in the end."""
     for steps in range(0, 100, 3):

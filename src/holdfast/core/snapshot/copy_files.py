@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.core.filesystem.canonical import contains
+from holdfast.core.project.repository import read_small
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +38,14 @@ def remove_directory(path: Path) -> None:
         path.unlink()
     elif os.path.lexists(path):
         shutil.rmtree(path, onerror=retry)
+
+
+def remove_incomplete_entry(repository: Path, name: str) -> None:
+    """Remove an entry in the repository's list of worktrees that names no worktree yet: git was killed while it wrote
+    the entry, and neither lists nor prunes it. Raises OSError."""
+    entry = repository / "worktrees" / name
+    if is_directory(entry) and not read_small(entry / "gitdir").strip():
+        remove_directory(entry)
 
 
 def submodules(index: bytes) -> list[str]:

@@ -25,7 +25,14 @@ from holdfast.core.project.project import Project
 from holdfast.core.project.repository import head_commit, repository_at
 from holdfast.core.run_to_completion import run_to_completion
 from holdfast.core.snapshot.copy_changes import listed
-from holdfast.core.snapshot.copy_files import is_directory, make_folders, remove_directory, submodules, write_note
+from holdfast.core.snapshot.copy_files import (
+    is_directory,
+    make_folders,
+    remove_directory,
+    remove_incomplete_entry,
+    submodules,
+    write_note,
+)
 from holdfast.core.snapshot.copy_record import CopyFolder, CopyRecord
 from holdfast.core.snapshot.errors import CopyFailed, SnapshotError
 from holdfast.core.snapshot.limits import SnapshotLimits
@@ -252,9 +259,12 @@ class IsolatedCopies:
             kept_index_of_copy(Path(record.trees), target).unlink(missing_ok=True)
         except OSError as error:
             raise CopyFailed(str(error)) from error
-        remove = ("worktree", "remove", "--force", "--", str(target))
+        # Twice: a git that was killed in `worktree add` leaves the entry locked.
+        remove = ("worktree", "remove", "--force", "--force", "--", str(target))
         with suppress(GitFailed):  # it is not registered, or the repository is gone
             await self._git.run_in_repository(*remove, git_dir=Path(record.repository))
+        with suppress(OSError):
+            await asyncio.to_thread(remove_incomplete_entry, Path(record.repository), record.session_id)
 
 
 def _not_copied(left_out: set[str], nested: list[str]) -> str:
