@@ -128,6 +128,18 @@ async def test_nothing_is_applied_into_a_nested_repository(world: World) -> None
     assert not (world.project / "module" / "new").exists()
 
 
+async def test_a_repository_that_a_child_makes_is_named_and_its_copy_stays(world: World) -> None:
+    """SES-415, TOL-475: no tree has its files, so the copy would be removed with them."""
+    world.repository()
+    made = shell("mkdir made && cd made && git init -q && echo work > file")
+    world.model.always = Cast(root=[delegating(isolated("work"))], work=[made])
+    async with world.host() as hf:
+        session, child_id, state = await delegated(hf)
+        assert "because they are too large or repositories of their own: made/" in text(state)
+        assert "made/" in text(await applying(world, hf, session, child_id))
+    assert (copy_of(world, child_id) / "made" / "file").read_text() == "work\n"
+
+
 async def test_a_file_whose_name_is_no_text_is_named_and_nothing_is_applied(world: World) -> None:
     """TOL-492."""
     world.repository()

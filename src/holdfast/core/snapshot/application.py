@@ -39,8 +39,8 @@ class Plan(Frozen):
     record: CopyRecord
     result: str
     """The tree whose changes are applied."""
-    too_large: tuple[str, ...]
-    """Changed files that are not part of it."""
+    left_out: tuple[str, ...]
+    """Changed files and nested repositories that are not part of it."""
     steps: tuple[Step, ...]
     conflicts: tuple[tuple[str, str], ...]
     before: str
@@ -63,12 +63,12 @@ class Applications:
 
     async def plan(self, record: CopyRecord) -> Plan:
         """What applying the changes would do. Raises CopyFailed."""
-        too_large: list[str] = []
+        left_out: list[str] = []
         if record.state == "ready":
-            result, too_large = await self._copies.capture(record)
+            result, left_out = await self._copies.capture(record)
         else:
             result = record.result or record.base
-        return await self._planned(record, result, tuple(too_large))
+        return await self._planned(record, result, tuple(left_out))
 
     async def diff(self, plan: Plan) -> DiffText:
         try:
@@ -79,7 +79,7 @@ class Applications:
     async def apply(self, plan: Plan) -> None:
         """Raises CopyFailed."""
         async with self._one_at_a_time():
-            current = await self._planned(plan.record, plan.result, plan.too_large)
+            current = await self._planned(plan.record, plan.result, plan.left_out)
             if current.steps != plan.steps or current.conflicts:
                 raise CopyFailed(STALE)
             await run_to_completion(self._apply(current))
@@ -98,7 +98,7 @@ class Applications:
             return further
         tree, _ = await self._copies.capture(record)
         further = tree != plan.result
-        if not (further or plan.too_large or await works()):
+        if not (further or plan.left_out or await works()):
             await self._copies.remove(record, touched=touched)
         return further
 
@@ -125,7 +125,7 @@ class Applications:
                 raise CopyFailed(STILL_CHANGED.format(error=error, problem=problem)) from error
             raise CopyFailed(str(error)) from error
 
-    async def _planned(self, record: CopyRecord, result: str, too_large: tuple[str, ...]) -> Plan:
+    async def _planned(self, record: CopyRecord, result: str, left_out: tuple[str, ...]) -> Plan:
         git = self._copies.git(record)
         try:
             here = await self._snapshots.capture()
@@ -133,7 +133,7 @@ class Applications:
             after = here if merge.conflicts else await self._merged(git, here, merge.steps)
         except (GitFailed, SnapshotError, OSError) as error:
             raise CopyFailed(str(error)) from error
-        return Plan(record, result, too_large, merge.steps, merge.conflicts, here, after)
+        return Plan(record, result, left_out, merge.steps, merge.conflicts, here, after)
 
     async def _merged(self, git: RunGit, here: str, steps: tuple[Step, ...]) -> str:
         import tempfile

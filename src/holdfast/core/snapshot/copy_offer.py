@@ -22,7 +22,7 @@ CHANGED = (
     "It worked in an isolated copy of the project, at {directory}. Nothing of it is in your files yet: call "
     "`apply_subagent` with this sessionID to apply it."
 )
-TOO_LARGE = "Not in this diff, because they are too large: {paths}. Copy them yourself."
+LEFT_OUT = "Not in this diff, because they are too large or repositories of their own: {paths}. Copy them yourself."
 
 
 class CopyServices(Frozen):
@@ -47,18 +47,18 @@ class CopyOffers:
             return ""
         directory = self._copies.directory(record)
         try:
-            tree, too_large = await self._copies.capture(record)
+            tree, left_out = await self._copies.capture(record)
             record = record.replace(result=tree)
             self._copies.record(record)
             touched = self._copies.folder.touched(session_id)
-            if tree == record.base and not too_large:
+            if tree == record.base and not left_out:
                 return await self._unchanged(record, touched)
             diff = await diff_text(self._copies.git(record), record.base, tree, self._save)
         except (CopyFailed, GitFailed) as error:
             return UNREADABLE.format(directory=directory, error=error)
         notes = [CHANGED.format(directory=directory)]
-        if too_large:
-            notes.append(TOO_LARGE.format(paths=listed(too_large)))
+        if left_out:
+            notes.append(LEFT_OUT.format(paths=listed(left_out)))
         return "\n".join((*notes, "", diff.text()))
 
     async def _unchanged(self, record: CopyRecord, touched: int) -> str:

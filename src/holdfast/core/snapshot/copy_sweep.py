@@ -81,16 +81,16 @@ class CopySweep:
             return
         if not is_directory(self._copies.directory(record)):
             return  # deleted by a person: what is recorded can still be applied
-        tree, too_large = await self._copies.capture(record)
+        tree, left_out = await self._copies.capture(record)
         record = record.replace(result=tree)
-        if too_large or (record.offered and not old):
+        if left_out or (record.offered and not old):
             return
         if (await self._sessions.use(record.session_id)).state == "idle":  # also after the capture
             await self._copies.remove(record, touched=touched)
 
     async def _changed(self, record: CopyRecord) -> bool:
         try:
-            tree, too_large = await self._copies.capture(record)
+            tree, left_out = await self._copies.capture(record)
         except CopyFailed:
             return is_directory(self._copies.directory(record))
-        return tree != record.base or bool(too_large)
+        return tree != record.base or bool(left_out)

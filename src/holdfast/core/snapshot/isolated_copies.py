@@ -112,7 +112,8 @@ class IsolatedCopies:
             raise CopyFailed(str(error)) from error
 
     async def capture(self, record: CopyRecord) -> tuple[str, list[str]]:
-        """The tree of the copy's files, and changed files that are too large for it. Raises CopyFailed."""
+        """The tree of the copy's files, and what is not in it: changed files that are too large, and repositories that
+        were made in the copy. Raises CopyFailed."""
         directory = self.directory(record)
         if record.state != "ready" or not is_directory(directory):
             raise CopyFailed(GONE.format(directory))
@@ -122,6 +123,7 @@ class IsolatedCopies:
         try:
             tree = await snapshots.capture()
             left_out = await snapshots.left_out(tree)
+            nested = snapshots.nested
         except (SnapshotError, OSError) as error:
             raise CopyFailed(str(error)) from error
         finally:
@@ -129,7 +131,7 @@ class IsolatedCopies:
                 snapshots.close()
         if not is_directory(directory):  # it was deleted meanwhile: files that are gone were not deleted one by one
             raise CopyFailed(GONE.format(directory))
-        return tree, [path for path in left_out if (directory / path).exists()]
+        return tree, [*(path for path in left_out if (directory / path).exists()), *nested]
 
     def git(self, record: CopyRecord) -> RunGit:
         """Runs git with the store of the copy's trees."""

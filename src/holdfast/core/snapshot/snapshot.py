@@ -98,6 +98,8 @@ class Snapshots:
         self._ready = False
         self._tree: str | None = None
         """The tree of the current index; None if unknown."""
+        self.nested: tuple[str, ...] = ()
+        """The nested repositories at the last capture, as folders with a slash at the end."""
         self._limits = limits
         self._left_out = ExcludedFiles(self._store / "left-out")
         self._slow = 0
@@ -272,6 +274,7 @@ class Snapshots:
     async def _update_index(self, limits: SnapshotLimits) -> list[str]:
         """Update the index; returns the files that were too large. Raises TooMuch."""
         selection = await file_selection.select_files(partial(self._git, "capture"), self._worktree)
+        self.nested = selection.nested
         large = await asyncio.to_thread(files_too_large, self._worktree, selection.changed, limits)
         hidden = frozenset(large)
         changed = [path for path in selection.changed if path not in hidden]

@@ -36,7 +36,7 @@ TOO_MANY = "The subagent changed {count} files, more than {most}. A person can a
 NOTHING = "There is nothing to apply: all changes of the subagent are in the files already."
 APPLIED = "Applied the changes of the subagent:"
 FURTHER = "The subagent has changed more since then, in {directory}. Call it again for that."
-TOO_LARGE = "Not applied, because they are too large: {paths}. They are in {directory}."
+LEFT_OUT = "Not applied, because they are too large or repositories of their own: {paths}. They are in {directory}."
 
 
 class ApplySubagentInput(msgspec.Struct, frozen=True, rename={"session_id": "sessionID"}):
@@ -128,8 +128,8 @@ class ApplySubagent:
     def _note(self, plan: Plan, further: bool) -> str | None:
         directory = self._isolation.copies.directory(plan.record)
         notes = [FURTHER.format(directory=directory)] if further else []
-        if plan.too_large:
-            notes.append(TOO_LARGE.format(paths=listed(plan.too_large), directory=directory))
+        if plan.left_out:
+            notes.append(LEFT_OUT.format(paths=listed(plan.left_out), directory=directory))
         return "\n".join(notes) or None
 
 
