@@ -140,6 +140,22 @@ async def test_a_repository_that_a_child_makes_is_named_and_its_copy_stays(world
     assert (copy_of(world, child_id) / "made" / "file").read_text() == "work\n"
 
 
+async def test_a_repository_whose_git_directory_has_another_name(world: World) -> None:
+    """SES-442, SES-410: it is not copied, and a child works as in any other repository."""
+    world.repository()
+    (world.project / ".git").rename(world.project / ".bare")
+    world.write(".git", "gitdir: ./.bare\n")
+    world.model.always = Cast(
+        root=[delegating(isolated("work"))], work=[shell("ls -A; git log --oneline; echo x > made")]
+    )
+    async with world.host() as hf:
+        session, child_id, state = await delegated(hf)
+        assert "made" in text(state)
+        assert sorted(path.name for path in copy_of(world, child_id).iterdir()) == [".git", "hello.txt", "made"]
+        assert isinstance(await applying(world, hf, session, child_id), ToolCompleted)
+    assert (world.project / "made").exists()
+
+
 async def test_a_file_whose_name_is_no_text_is_named_and_nothing_is_applied(world: World) -> None:
     """TOL-492."""
     world.repository()
