@@ -156,6 +156,23 @@ async def test_a_repository_whose_git_directory_has_another_name(world: World) -
     assert (world.project / "made").exists()
 
 
+async def test_the_changes_are_for_the_worktree_that_was_copied(world: World) -> None:
+    """TOL-494: a parent that was moved to another worktree of the repository is told."""
+    world.repository()
+    other = world.home / "other"
+    world.git("worktree", "add", "-q", str(other))
+    world.model.always = Cast(root=[delegating(isolated("work"))], work=[shell("echo x > made")])
+    async with world.host() as hf:
+        session, child_id, _ = await delegated(hf)
+        await hf.sessions.move(session.id, directory=str(other))
+        told = failure(await applying(world, hf, session, child_id))
+        assert f"its copy was made of {world.project}, and you work in {other} now" in told
+        await hf.sessions.move(session.id, directory=str(world.project))
+        assert isinstance(await applying(world, hf, session, child_id), ToolCompleted)
+    assert (world.project / "made").exists()
+    assert not (other / "made").exists()
+
+
 async def test_a_file_whose_name_is_no_text_is_named_and_nothing_is_applied(world: World) -> None:
     """TOL-492."""
     world.repository()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 APPLY_SECONDS = 60.0
 STALE = "files changed while approval was pending; nothing was applied. Call it again for the files as they are now"
+ELSEWHERE = "its copy was made of {source}, and you work in {here} now. Its changes are in {directory}"
 BUSY = f"other changes have been applied to these files for more than {APPLY_SECONDS:g} s. Call it again later"
 STILL_CHANGED = "{error}; restoring the files failed too: {problem}"
 
@@ -63,6 +64,9 @@ class Applications:
 
     async def plan(self, record: CopyRecord) -> Plan:
         """What applying the changes would do. Raises CopyFailed."""
+        if Path(record.trees) != self._snapshots.store:
+            directory = self._copies.directory(record)
+            raise CopyFailed(ELSEWHERE.format(source=record.source, here=self._worktree, directory=directory))
         left_out: list[str] = []
         if record.state == "ready":
             result, left_out = await self._copies.capture(record)
