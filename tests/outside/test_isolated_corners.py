@@ -173,6 +173,23 @@ async def test_the_changes_are_for_the_worktree_that_was_copied(world: World) ->
     assert not (other / "made").exists()
 
 
+async def test_a_sparse_checkout_is_copied_as_it_is(world: World) -> None:
+    """SES-443: what is not checked out does not look deleted to the child."""
+    for name in ("here/file", "not/file"):
+        world.write(name, "x\n")
+    world.repository()
+    world.git("sparse-checkout", "set", "here")
+    cast = world.model.always = Cast(
+        root=[delegating(isolated("work"))], work=[shell("git status --short; rm here/file")]
+    )
+    async with world.host() as hf:
+        session, child_id, _ = await delegated(hf)
+        assert cast.requests["work"][-1].results[-1].startswith("(no output)")
+        assert not (copy_of(world, child_id) / "not").exists()
+        assert isinstance(await applying(world, hf, session, child_id), ToolCompleted)
+    assert world.git("status", "--short") == " D here/file\n"
+
+
 async def test_a_file_whose_name_is_no_text_is_named_and_nothing_is_applied(world: World) -> None:
     """TOL-492."""
     world.repository()

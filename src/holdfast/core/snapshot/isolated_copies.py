@@ -27,6 +27,7 @@ from holdfast.core.run_to_completion import run_to_completion
 from holdfast.core.snapshot.copy_changes import listed
 from holdfast.core.snapshot.copy_files import (
     is_directory,
+    left_out_of_checkout,
     make_folders,
     remove_directory,
     remove_incomplete_entry,
@@ -36,13 +37,15 @@ from holdfast.core.snapshot.copy_files import (
 from holdfast.core.snapshot.copy_record import CopyFolder, CopyRecord
 from holdfast.core.snapshot.errors import CopyFailed, SnapshotError
 from holdfast.core.snapshot.limits import SnapshotLimits
-from holdfast.core.snapshot.snapshot import Snapshots, kept_index_of_copy
+from holdfast.core.snapshot.snapshot import Snapshots, kept_index_of_copy, nul_terminated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from holdfast.core.snapshot.copy_changes import RunGit
 
+LIST_TAGS = ("ls-files", "-t", "-z")
+SKIP = ("update-index", "--skip-worktree", "-z", "--stdin")
 MAKE_SECONDS = 300.0
 REMOVE_SECONDS = 5.0
 NO_REPOSITORY = "the project is not a git repository"
@@ -237,12 +240,19 @@ class IsolatedCopies:
         await self._git.run("read-tree", "--reset", "-u", tree, git_dir=store, work_tree=target, index=index)
 
     async def _write_index(self, record: CopyRecord, head: str) -> list[str]:
-        """Set the index of the worktree to its commit, as after a checkout. Returns the submodules, which are empty."""
+        """Set the index of the worktree to its commit, as after a checkout. Returns the submodules, which are empty.
+        Files that a sparse checkout leaves out are marked as in the source, so that they do not count as deleted."""
         copy = repository_at(self.directory(record))
         with copy.scratch() as folder:
             run = partial(self._git.run, git_dir=folder, work_tree=copy.root, index=copy.git_directory / "index")
             await run("read-tree", head)
-            nested = submodules(await run("ls-files", "-s", "-z"))
+            entries = await run("ls-files", "-s", "-z")
+            nested = submodules(entries)
+            source = repository_at(Path(record.source)).git_directory
+            if (source / "info" / "sparse-checkout").is_file():
+                with suppress(GitFailed):  # a split index cannot be read from here
+                    tags = await self._git.run(*LIST_TAGS, git_dir=folder, work_tree=copy.root, index=source / "index")
+                    await run(*SKIP, stdin=nul_terminated(left_out_of_checkout(tags, entries)))
         await asyncio.to_thread(make_folders, copy.root, nested)
         return nested
 
