@@ -34,6 +34,8 @@ NOTE = (
     "You work on this task as a subagent: another agent gave it to you and reads only your last message. "
     "End with everything that it needs to know."
 )
+SHOWN_AGENTS = 50
+UNKNOWN = "Unknown agent: {name}. Agents that can be called: {agents}"
 RUNNING = (
     "The subagent works in the background. Its result will come as a message by itself: do not wait for it, and do not "
     "do its work yourself. Go on with something else, or end your turn."
@@ -162,8 +164,13 @@ class Subagents:
         """`primary`: even one that otherwise only leads Sessions."""
         agent = self._agents.get(name)
         if agent is None or not (primary or is_callable(agent)):
-            raise ToolFailure(f"Unknown agent: {name[:200]}")
+            raise ToolFailure(UNKNOWN.format(name=name[:200], agents=self._callable()))
         return agent
+
+    def _callable(self) -> str:
+        """The names of agents that may be called, as far as their own settings say."""
+        agents = self._agents.index.values()
+        return ", ".join(sorted(agent.id for agent in agents if is_callable(agent) and not agent.hidden)[:SHOWN_AGENTS])
 
     async def child(self, session_id: str, parent_id: str) -> Session:
         child = await self._store.find(session_id)
