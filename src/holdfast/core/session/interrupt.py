@@ -46,8 +46,11 @@ class Interrupt:
         self._abandoned: set[asyncio.Task[Any]] = set()
 
     def fire(self, *, suspend: bool = False) -> None:
-        self.suspending = suspend and not self.requested
-        self.requested = True
+        """Firing again changes nothing for work that is stopping: it may have something to clean up."""
+        if self.requested:
+            self.suspending = self.suspending and suspend
+            return
+        self.requested, self.suspending = True, suspend
         for task, (over, grace) in tuple(self._open.items()):
             task.cancel()
             timer = self._loop.call_later(grace, _resolve, over)
