@@ -8,8 +8,10 @@ Invariants
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
 from holdfast.core.session.budget_projector import BILLIONTHS
 from holdfast.core.session.budgets import admit, reserve, settle
@@ -118,8 +120,10 @@ class Spending:
     async def answered(self, outbox: Outbox, used: Tokens, price: Callable[[Tokens], float]) -> None:
         """The answer is complete and its calls still run: from now on what it used is reserved, and no longer an
         estimate."""
-        if self._limited:
-            expected = Expected.of(used, price)
+        if not self._limited:
+            return
+        expected = Expected.of(used, price)
+        with suppress(StorageError):  # calls run: the commit that ends the turn tells what is wrong
             await outbox.publish(local=reserve(self._session_id, expected.money, expected.tokens))
             await self._budgets.freed(self._session_id)
 
