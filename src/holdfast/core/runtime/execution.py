@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.core.location.service_map import ServiceMap
     from holdfast.core.location.services import LocationServices
     from holdfast.core.runner.runner import Runner
+    from holdfast.core.session.budgets import Budgets
     from holdfast.core.session.ownership import Lease, Ownership
     from holdfast.core.session.store import SessionStore
     from holdfast.core.session.tasks import Tasks
@@ -62,6 +63,7 @@ class Execution:
         clock: Clock,
         wakeups: Wakeups,
         tasks: Tasks,
+        budgets: Budgets,
     ) -> None:
         self._clock = clock
         self._log = events
@@ -69,6 +71,7 @@ class Execution:
         self._locations = locations
         self._ownership = ownership
         self._tasks = tasks
+        self._budgets = budgets
         self._exclusive: dict[str, list[_Exclusive]] = {}
         self._woken: set[str] = set()
         self._unstarted: OrderedDict[str, frozenset[str]] = OrderedDict()
@@ -143,7 +146,8 @@ class Execution:
         """Returns once the running work, here or elsewhere, has ended and is recorded. Idle: nothing to do."""
         await self._coordinator.interrupt(session_id)
         self._give_up_exclusive(session_id)
-        await self._ownership.ask_elsewhere(session_id, "interrupt")
+        quiet = await self._tasks.ends_quietly(session_id)
+        await self._ownership.ask_elsewhere(session_id, "interrupt_quietly" if quiet else "interrupt")
 
     async def background(self, session_id: str) -> None:
         """Let the tasks that calls of this Session wait for, here or elsewhere, go on in the background. Returns when
@@ -152,9 +156,12 @@ class Execution:
             await self._ownership.ask_elsewhere(session_id, "background")
 
     async def stop(self, session_id: str) -> None:
-        """Interrupt what runs, and give up what is owed."""
+        """Interrupt what runs, and give up what is owed, also if that waits for a budget."""
+        paused = await self._store.pause(session_id) is not None
         await self.interrupt(session_id)
         await self.abandon(session_id)
+        if paused:
+            await self._budgets.forget_pause(session_id)
 
     async def exclusively(self, session_id: str, work: Callable[[Runner, Lease, Interrupt], Awaitable[None]]) -> None:
         """Do this while no drain of the Session runs, in turn with its drains and other such work, under the Session's
@@ -226,6 +233,10 @@ class Execution:
         elif kind == "interrupt":
             await self._coordinator.interrupt(session_id)
             self._give_up_exclusive(session_id)
+        elif kind == "interrupt_quietly":
+            with self._tasks.quietly(*await self._tasks.callers(session_id)):
+                await self._coordinator.interrupt(session_id)
+                self._give_up_exclusive(session_id)
         elif kind == "background":
             self._tasks.move(session_id)
 
@@ -253,9 +264,11 @@ class Execution:
             await self._note_unstarted(session_id, pending)
         except Interrupted:
             await self._note_unstarted(session_id, pending)
+            await self._stop_left_behind(session_id)
             raise
         except Exception as error:
             await self._note_unstarted(session_id, pending)
+            await self._stop_left_behind(session_id)
             await self._note_blocked(session_id, error)
             self._report(session_id, session.location if session is not None else None, error)
             for request in self._exclusive.pop(session_id, []):
@@ -275,6 +288,15 @@ class Execution:
             await self._tasks.child_ended(session_id)
         except Exception as error:  # noqa: BLE001 - the drain's own outcome is what its waiters hear
             log.warning("session %s: its result was not delivered: %s: %s", session_id, type(error).__name__, error)
+
+    async def _stop_left_behind(self, session_id: str) -> None:
+        """Stop children whose calls were ended without them. A shutdown leaves them to the next process."""
+        if self.closed:
+            return
+        try:
+            await self._tasks.stop_left_behind(session_id)
+        except Exception as error:  # noqa: BLE001 - as above
+            log.warning("session %s: a child goes on: %s: %s", session_id, type(error).__name__, error)
 
     async def _go_on(self, session_id: str) -> None:
         activity = await self._store.activity(session_id)

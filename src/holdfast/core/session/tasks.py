@@ -98,6 +98,14 @@ class Tasks:
             self._quiet.subtract(session_ids)
             self._quiet = +self._quiet
 
+    async def ends_quietly(self, child_id: str) -> bool:
+        """Whether the end of this child wakes nobody, because somebody stops a Session that waits for it."""
+        return bool(self._quiet) and not self._quiet.keys().isdisjoint(await self.callers(child_id))
+
+    async def callers(self, child_id: str) -> set[str]:
+        """The Sessions that wait for this child, or for its result."""
+        return {task.session_id for task in await self._store.awaited_tasks(child_id)}
+
     async def of_call(self, call: CallKey) -> Task | None:
         """The task that an earlier execution of this call started."""
         return await self._store.task_of_call(call)
@@ -116,12 +124,18 @@ class Tasks:
 
         Cancelled by an interruption, it interrupts the child and tells what that had done; in a shutdown it leaves
         everything to the next execution."""
-        if work.background or slots is None:
-            return await self._perform(call, work, Waiter(), started)
-        with self._waiter(call.session_id) as waiter:
-            async with slots:
-                work = work.replace(background=waiter.moved)
-                return await self._perform(call, work, waiter, started)
+        try:
+            if work.background or slots is None:
+                return await self._perform(call, work, Waiter(), started)
+            with self._waiter(call.session_id) as waiter:
+                async with slots:
+                    work = work.replace(background=waiter.moved)
+                    return await self._perform(call, work, waiter, started)
+        except asyncio.CancelledError:
+            task = None if self._wakeups.ending() else await self.of_call(call)
+            if task is None:
+                raise
+            return task, None if task.background else await self.stop(task)
 
     async def _perform(
         self, call: CallKey, work: Work, waiter: Waiter, started: Callable[[Task], None]
@@ -136,10 +150,7 @@ class Tasks:
             return task, None if task.background else await self._end_or_move(task, waiter)
         except asyncio.CancelledError:
             await asyncio.wait({starting})
-            if self._wakeups.ending() or starting.cancelled() or starting.exception() is not None:
-                raise
-            task = starting.result()
-            return task, None if task.background else await self.stop(task)
+            raise
         finally:
             place.free()
 
@@ -169,7 +180,15 @@ class Tasks:
         with suppress(SessionNotFound):
             await self._wakeups.stop(task.child_id)
         await self._give_up(task)
+        if task.background:
+            await self._deliver(task)  # a child that was not executed has no drain that does it
         return await self._end(task) or cancelled(task, ())
+
+    async def stop_left_behind(self, session_id: str) -> None:
+        """Stop the children for which no call of this Session waits any more, although their tasks go on: the calls
+        were ended before they could be executed again."""
+        for task in await self._store.tasks_left_behind(session_id):
+            await self.stop(task)
 
     async def children(self, session_id: str) -> list[tuple[Task, TaskEnd | None]]:
         """The newest task of each child of a Session, newest first, and how it ended."""

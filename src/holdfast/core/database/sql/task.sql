@@ -57,6 +57,21 @@ join session_task task
 where part.session_id = :session_id and part.status in ('pending', 'running') and part.kind = 'tool'
 order by part.message_seq, part.idx
 
+-- name: task.left_behind
+-- Foreground tasks that go on, of the newest step that gave any, whose calls have ended.
+select task.session_id, task.message_id, task.call_id, task.child_id, task.root_id, task.prompt_id, task.result_id,
+  task.agent, task.description, task.background, task.delivered, task.time_started as started
+from session_task task
+join session_input input on input.id = task.prompt_id and input.session_id = task.child_id
+where task.session_id = :session_id and task.message_id = (
+    select message_id from session_task where session_id = :session_id order by seq desc limit 1)
+  and task.background = 0 and input.ended_seq is null and input.withdrawn_seq is null and not exists (
+    select 1 from session_message answer
+    join session_message_part part on part.session_id = answer.session_id and part.message_seq = answer.seq
+    where answer.id = task.message_id and answer.session_id = task.session_id
+      and part.kind = 'tool' and part.key = task.call_id and part.status = 'running')
+order by task.seq
+
 -- name: task.of_prompts
 -- Prompts of an activity that are to be given to subagents, and were not.
 select input.id, json_extract(input.prompt, '$.text') as text, json_extract(input.prompt, '$.task') as task
