@@ -137,6 +137,26 @@ async def test_fewer_places_after_a_restart_leave_no_child_behind(world: World) 
         assert ["did not finish: it was interrupted" in message for message in messages] == [True] * 3
 
 
+@pytest.mark.parametrize("moment", [0, 7, 20, 50, 100])
+async def test_an_interruption_right_after_a_restart_stops_the_children_too(world: World, moment: int) -> None:
+    """SES-189, SES-421: the calls are not executed again yet, or a moment ago."""
+    never = asyncio.Event()
+    world.model.always = Cast(root=[delegating("a", "b")], **{name: [Turn(begin=never)] for name in "ab"})
+    async with world.host() as hf:
+        session = await prompted(hf)
+        await world.model.asked(3)
+    async with world.host() as hf:
+        await hf.sessions.get(session.id)
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(PATIENCE):
+            await hf.sessions.interrupt(session.id)
+        assert await hf.sessions.active() == {}
+        assert await hf.sessions.interrupted() == []
+        messages = [state.error.message for state in await states(hf, session)]
+        assert ["did not finish: it was interrupted" in message for message in messages] == [True] * 2
+
+
 # -- other configurations ----------------------------------------------------------------------------------------------
 
 

@@ -48,8 +48,9 @@ async def close_interrupted_work(
     """Record as failed: the calls, the step, the compaction and the shell command of an earlier drain that have no end.
     `left` is what that drain owed.
 
-    `beside` gives statements that go with these events. Calls in `keep`, by message and call id, go on waiting, and so does their step. `goes_on` says that the model is
-    asked again, by this process or the next one. `ends` is the reason why nothing more is owed."""
+    `beside` gives statements that go with these events. Calls in `keep`, by message and call id, go on waiting, and so
+    does their step. `goes_on` says that the model is asked again, by this process or the next one. `ends` is the reason
+    why nothing more is owed."""
     store, now = sessions.store, sessions.clock.now()
     open_calls = [call for call in await store.open_calls(session_id) if call.key not in keep]
     events: list[Record] = [_failed(call, session_id, now) for call in open_calls]

@@ -110,7 +110,7 @@ class Sending:
         publisher = self.publisher(open_turn.agent, open_turn.model)
         publisher.adopt(MessageID(open_turn.message_id or ""), waiting)
         output = await self._given_output(session.id, open_turn)
-        outcome = await self._turn(publisher, tools, self._here.settings()).resume(output)
+        outcome = await self._turn(publisher, tools, self._here.settings()).resume(output, tasks)
         await self._scope.outbox.commit()  # the history is read back
         self._state.answer = None
         return outcome

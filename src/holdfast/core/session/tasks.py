@@ -120,22 +120,23 @@ class Tasks:
     ) -> tuple[Task, TaskEnd | None]:
         """Give the work to a child and wait until it is over. Without an end it goes on in the background. A call that
         is executed again goes on with the task that it started before. It begins when one of the `slots` is free, and
-        keeps that until it returns. `started` is called when the child has the work.
+        keeps that until it returns. `started` is called when the child has the work. Whoever cancels it asks
+        `cancelled` what became of the task."""
+        if work.background or slots is None:
+            return await self._perform(call, work, Waiter(), started)
+        with self._waiter(call.session_id) as waiter:
+            async with slots:
+                work = work.replace(background=waiter.moved)
+                return await self._perform(call, work, waiter, started)
 
-        Cancelled by an interruption, it interrupts the child and tells what that had done; in a shutdown it leaves
-        everything to the next execution."""
-        try:
-            if work.background or slots is None:
-                return await self._perform(call, work, Waiter(), started)
-            with self._waiter(call.session_id) as waiter:
-                async with slots:
-                    work = work.replace(background=waiter.moved)
-                    return await self._perform(call, work, waiter, started)
-        except asyncio.CancelledError:
-            task = None if self._wakeups.ending() else await self.of_call(call)
-            if task is None:
-                raise
-            return task, None if task.background else await self.stop(task)
+    async def cancelled(self, call: CallKey) -> tuple[Task, TaskEnd | None] | None:
+        """What becomes of the task of a call that was cancelled. An interruption stops the child, and tells what that
+        had done; a background task goes on. None without a task, and in a shutdown, which leaves everything to the next
+        execution of the call."""
+        task = None if self._wakeups.ending() else await self.of_call(call)
+        if task is None:
+            return None
+        return task, None if task.background else await self.stop(task)
 
     async def _perform(
         self, call: CallKey, work: Work, waiter: Waiter, started: Callable[[Task], None]

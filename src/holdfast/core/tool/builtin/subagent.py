@@ -79,6 +79,9 @@ class Gives(Protocol):
     ) -> tuple[Task, TaskEnd | None]:
         """Give the work to a child, and wait for its end. Without one it goes on in the background."""
 
+    async def cancelled(self, call: CallKey) -> tuple[Task, TaskEnd | None] | None:
+        """What becomes of the task of a cancelled call. None if nothing is to be told."""
+
     def moved(self, task: Task) -> TaskMoved:
         """What the settlement of a call carries that leaves its task to the background."""
 
@@ -106,6 +109,15 @@ class Subagents:
 
     async def execute(self, given: SubagentInput, context: ToolContext) -> SubagentResult:
         call = CallKey(context.session_id, context.assistant_message_id, context.tool_call_id)
+        try:
+            return await self._execute(given, context, call)
+        except asyncio.CancelledError:
+            stopped = await self._tasks.cancelled(call)
+            if stopped is None:
+                raise
+        return await self._result(*stopped)
+
+    async def _execute(self, given: SubagentInput, context: ToolContext, call: CallKey) -> SubagentResult:
         ancestors = await self._store.ancestors(context.session_id)
         root_id = ancestors[-1] if ancestors else context.session_id
         begun = await self._tasks.of_call(call) is not None
