@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from tests.outside.scripted_provider import PATIENCE, Call, Turn
 from tests.outside.test_budgets import priced, until
-from tests.outside.test_delegation import arrived, rule, tasks
+from tests.outside.test_delegation import arrived, delivered, rule, tasks
 from tests.outside.test_session_trees import prompted
 from tests.outside.test_subagents import child_of, states
 from tests.outside.tree_script import Cast, delegating
 from tests.outside.world import World, ask, newest, text_of
 
 from holdfast import Budget, Holdfast, PromptInput, Session
+from holdfast.schema.session_message import UserMessage
 
 pytestmark = pytest.mark.anyio
 
@@ -237,6 +238,35 @@ async def test_a_parent_hears_how_a_person_decided_about_its_child(
         (state,) = await states(hf, session)
         assert state.status == ("completed" if background else "error")
         assert text_of(await newest(hf, session)) == "root done"
+
+
+@pytest.mark.parametrize("decision", ["commit", "prompt", "clear"])
+async def test_a_result_that_comes_while_a_revert_is_staged_is_not_lost_with_it(world: World, decision: str) -> None:
+    """SES-393, SES-188: the call stays, so the result still arrives, once."""
+    gate = asyncio.Event()
+    world.model.always = Cast(root=[delegating(BACKGROUND)], a=[Turn(text="found it", begin=gate)])
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        await ask(hf, session, "root")
+        await ask(hf, session, "second")
+        child = await child_of(hf, session)
+        second = [m for m in await hf.sessions.context(session.id) if isinstance(m, UserMessage)][1]
+        await hf.sessions.stage_revert(session.id, message_id=second.id)
+        gate.set()
+        await until(lambda: hf.sessions.pending(session.id))
+        match decision:
+            case "commit":
+                await hf.sessions.commit_revert(session.id)
+            case "clear":
+                await hf.sessions.clear_revert(session.id)
+                await ask(hf, session, "third")
+            case _:
+                await ask(hf, session, "third")
+        (told,) = await arrived(hf, session)
+        assert f'sessionID="{child}" state="completed"' in told
+        await hf.sessions.wait(session.id)
+        assert len(await delivered(hf, session)) == 1
+        assert await hf.verify() == []
 
 
 # -- budgets -----------------------------------------------------------------------------------------------------------

@@ -80,6 +80,10 @@ class TreeChanges:
                 await self._execution.child_ended(session_id)  # it may have ended without a drain
                 return
 
+    async def reverted(self, session_id: str) -> None:
+        """A revert was committed. Results that it took out of the inbox unread are delivered again."""
+        await self._tasks.deliver_to(session_id)
+
     async def _delete_descendants(self, session_id: str) -> None:
         for id in (await self._trees.deepest_first(session_id))[:-1]:
             await self._execution.interrupt(id)

@@ -113,6 +113,10 @@ class StoredTasks:
         """Children that work on background tasks, or have ended one whose result was not delivered."""
         return [str(row[0]) for row in await self._database.fetch("task.undelivered", {"limit": limit})]
 
+    async def undelivered_of(self, session_id: str) -> list[Task]:
+        """Background tasks of a Session whose result was not delivered."""
+        return await self._database.fetch("task.undelivered_of", {"session_id": session_id}, into=Task)
+
     async def background_tasks(self, root_id: str) -> int:
         """How many background tasks of a tree have not been delivered."""
         rows = await self._database.fetch("task.background_of_tree", {"root_id": root_id})

@@ -216,6 +216,11 @@ class Tasks:
             elif not self._wakeups.executing(task.session_id) and task.session_id not in self._quiet:
                 self._wakeups.session(task.session_id)
 
+    async def deliver_to(self, session_id: str) -> None:
+        """Deliver the results of this Session that a committed revert took out of its inbox unread."""
+        for task in await self._store.undelivered_of(session_id):
+            await self._deliver(task)
+
     async def deliver_all(self) -> None:
         """At the start of a process: results that another one did not deliver."""
         for child_id in await self._store.undelivered(UNDELIVERED):

@@ -15,6 +15,13 @@ where session_id = :session_id and message_id = :message_id and call_id = :call_
 -- name: task.deliver
 update session_task set delivered = 1 where result_id = :id and session_id = :session_id
 
+-- name: task.take_back
+-- Results that a committed revert takes out of the inbox, and that nobody has read, are to be delivered again.
+update session_task set delivered = 0 where session_id = :session_id and result_id in (
+  select id from session_input
+  where session_id = :session_id and promoted_seq is null and withdrawn_seq is null and admitted_seq > coalesce(
+    :after, (select seq from session_message where id = :message_id and session_id = :session_id)))
+
 -- name: task.delete_after
 -- A committed revert forgets what was started after its boundary.
 delete from session_task
@@ -104,6 +111,12 @@ where task.child_id = :child_id and task.session_id = :session_id and task.backg
 -- name: task.undelivered
 -- Children of background tasks whose result was not delivered.
 select distinct child_id from session_task where background = 1 and delivered = 0 order by child_id limit :limit
+
+-- name: task.undelivered_of
+-- Background tasks of a Session whose result was not delivered.
+select session_id, message_id, call_id, child_id, root_id, prompt_id, result_id, agent, description, background,
+  delivered, time_started as started
+from session_task where session_id = :session_id and background = 1 and delivered = 0 order by seq
 
 -- name: task.background_of_tree
 -- How many background tasks of a tree have not been delivered.
