@@ -213,12 +213,13 @@ async def test_a_child_that_is_about_to_be_reverted_has_its_end_for_the_call(wor
 # -- decisions of people -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("decision", ["abandon", "delete"])
+@pytest.mark.parametrize("decision", ["abandon", "delete", "revert"])
 @pytest.mark.parametrize("background", [True, False])
 async def test_a_parent_hears_how_a_person_decided_about_its_child(
     world: World, decision: str, background: bool
 ) -> None:
-    """SES-407, SES-422: the process of the child ended, and no process works on it when it is given up or deleted."""
+    """SES-407, SES-422: the process of the child ended, and no process works on it when it is given up, reverted or
+    deleted."""
     world.model.always = Cast(root=[delegating({"prompt": "a", "background": background})], a=[slow()])
     async with world.host() as hf:
         session = await prompted(hf)
@@ -229,6 +230,9 @@ async def test_a_parent_hears_how_a_person_decided_about_its_child(
         await until(lambda: hf.sessions.interrupted())
         if decision == "abandon":
             await hf.sessions.recover(child, decision="abandon")
+        elif decision == "revert":
+            first = (await hf.sessions.context(child))[0]
+            await hf.sessions.stage_revert(child, message_id=first.id)
         else:
             await hf.sessions.delete(child)
         if background:

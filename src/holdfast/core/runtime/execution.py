@@ -174,8 +174,8 @@ class Execution:
         await asyncio.shield(request.done)
 
     async def abandon(self, session_id: str) -> None:
-        """Record what broke off as broken off, and go no further; first for the children that its calls wait for. A
-        Session that somebody executes is left alone."""
+        """Record what broke off as broken off, and go no further; first for the children that its calls wait for.
+        Whoever waits for the Session is served. A Session that somebody executes is left alone."""
         location = (await self._store.get(session_id)).location
         interrupt = Interrupt()
 
@@ -184,9 +184,10 @@ class Execution:
 
         if self.here(session_id) or not await wanted():
             return
-        for task in await self._store.open_tasks(session_id):
-            if not task.background:
-                await self._tasks.stop(task)
+        with self._tasks.quietly(session_id):
+            for task in await self._store.open_tasks(session_id):
+                if not task.background:
+                    await self._tasks.stop(task)
         lease = await self._ownership.acquire(session_id, location, interrupt, wanted)
         if lease is None:
             return
@@ -197,6 +198,7 @@ class Execution:
             pass  # somebody was a moment faster, and closes it as every drain does
         finally:
             self._ownership.release(lease)
+        await self.child_ended(session_id)
 
     async def recover_wakes(self, location: Location | None = None) -> list[str]:
         """Wake what was admitted to be woken and never was, because a process died in between, or could not start; of

@@ -100,9 +100,7 @@ class Recovery:
         with self._tasks.quietly(session_id, *await self._trees.member_ids(session_id)):
             for activity in below:
                 await self._execution.abandon(activity.session_id)
-                await self._tasks.child_ended(activity.session_id)
             await self._execution.abandon(session_id)
-        await self._execution.child_ended(session_id)  # whoever is above it goes on
 
     async def _left_below(self, session_id: str) -> list[Activity]:
         """What was left in the descendants of a Session, deepest first."""
