@@ -210,6 +210,28 @@ async def test_a_child_that_is_about_to_be_reverted_has_its_end_for_the_call(wor
         assert "did not finish: it was interrupted" in (await states(hf, session))[-1].error.message
 
 
+async def test_two_processes_that_start_together_send_nothing_twice(world: World) -> None:
+    """SES-190, SES-423: both find the same tree, and one of them goes on with each Session."""
+    gate = asyncio.Event()
+    parts = {name: [Turn(text="found it", begin=gate)] for name in "ab"}
+    cast = world.model.always = Cast(root=[delegating("a", "b")], **parts)
+    async with world.host() as hf:
+        session = await prompted(hf)
+        await world.model.asked(3)
+    gate.set()
+    cast.requests.clear()
+    async with world.host() as one, world.host() as two:
+
+        async def idle() -> bool:
+            return not await one.sessions.active() and not await two.sessions.active()
+
+        await asyncio.gather(one.sessions.get(session.id), two.sessions.get(session.id))
+        await over(one, session)
+        await until(idle)
+        assert {name: len(requests) for name, requests in cast.requests.items()} == {"root": 1, "a": 1, "b": 1}
+        assert text_of(await newest(one, session)) == "root done"
+
+
 # -- decisions of people -----------------------------------------------------------------------------------------------
 
 

@@ -74,6 +74,8 @@ class Execution:
         self._budgets = budgets
         self._exclusive: dict[str, list[_Exclusive]] = {}
         self._woken: set[str] = set()
+        self._resuming: set[str] = set()
+        """Sessions that go on only if something is still owed."""
         self._unstarted: OrderedDict[str, frozenset[str]] = OrderedDict()
         """Inputs that a drain of this process was to start and could not, by Session."""
         self.closed = False
@@ -102,6 +104,14 @@ class Execution:
     async def run(self, session_id: str) -> None:
         """Continue from history even with nothing pending, or join what runs; shares its outcome."""
         await self._coordinator.run(session_id)
+
+    async def resume(self, session_id: str) -> None:
+        """Continue what is owed, or join what runs. Nothing happens if another process was faster."""
+        self._resuming.add(session_id)
+        try:
+            await self._coordinator.run(session_id)
+        finally:
+            self._resuming.discard(session_id)
 
     async def wait(self, session_id: str) -> None:
         """Returns when nothing executes this Session, here or in another process, and every input that was admitted to
@@ -249,9 +259,7 @@ class Execution:
         try:
             pending = await self._store.wakes(session_id)
             if force and await self._ownership.elsewhere(session_id) is not None:
-                # Joining across processes: wait for the other one, and do not run again on top of it.
-                joined = self._ownership.wait_elsewhere(session_id)
-                await interrupt.cancellable(joined, name="another process's drain")
+                await self._join(session_id, interrupt)
                 force = False
                 pending = await self._store.wakes(session_id)
             if not pending and not await self._wanted(session_id, force):
@@ -261,6 +269,9 @@ class Execution:
             session = await self._store.get(session_id)
             self._announce(session_id, session.location, Busy())
             while not await self._attempt(session_id, session.location, force, interrupt):
+                if force:
+                    await self._join(session_id, interrupt)
+                    force = False
                 if not await self._wanted(session_id, force):
                     break  # another process was a moment faster, and did everything
             await self._note_unstarted(session_id, pending)
@@ -306,7 +317,7 @@ class Execution:
             return
         if await self._ownership.elsewhere(session_id) is None:
             try:
-                await self.run(session_id)
+                await self.resume(session_id)
             except Exception as error:  # noqa: BLE001 - the drain reported it; nobody waits here
                 log.debug("going on with %s ended: %s", session_id, error)
 
@@ -342,8 +353,11 @@ class Execution:
 
     async def _attempt(self, session_id: str, location: Location, force: bool, interrupt: Interrupt) -> bool:
         """One try at draining; False when the lease went to someone else at the last moment."""
+        joined = False
 
         async def wanted() -> bool:
+            nonlocal joined
+            joined = True  # asked while another process has the lease
             return await self._wanted(session_id, force)
 
         interrupt.check()
@@ -351,6 +365,9 @@ class Execution:
         if lease is None:
             interrupt.check()
             return True
+        if force and session_id in self._resuming:
+            force = await self._store.activity(session_id) is not None
+        force = force and not joined
         try:
             if location not in self._locations:
                 await self._ownership.take(lease)  # opening it may last, and others are to see who does
@@ -365,6 +382,11 @@ class Execution:
             return False
         finally:
             self._ownership.release(lease)
+
+    async def _join(self, session_id: str, interrupt: Interrupt) -> None:
+        """Joining across processes: wait for the other one. Nobody runs again on top of it."""
+        joined = self._ownership.wait_elsewhere(session_id)
+        await interrupt.cancellable(joined, name="another process's drain")
 
     async def _wanted(self, session_id: str, force: bool) -> bool:
         return (
