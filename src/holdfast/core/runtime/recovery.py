@@ -95,12 +95,11 @@ class Recovery:
             for id in (*goes_on, *((session_id,) if owes or not goes_on else ())):
                 forget = Statement("attempt.forget", {"session_id": id})
                 await self._database.submit(Unit(id, local=(forget,)))
-                self._continue(id)
+                self._continue(id, owed=id != session_id or owes)
             return
         with self._tasks.quietly(session_id, *await self._trees.member_ids(session_id)):
             for activity in below:
                 await self._execution.abandon(activity.session_id)
-                await self._tasks.child_ended(activity.session_id)
             await self._execution.abandon(session_id)
 
     async def _left_below(self, session_id: str) -> list[Activity]:
@@ -161,14 +160,16 @@ class Recovery:
         elif policy == "abandon":
             await self._execution.abandon(session_id)
 
-    def _continue(self, session_id: str) -> None:
-        task = asyncio.get_running_loop().create_task(self._run(session_id), name=f"recover {session_id}")
+    def _continue(self, session_id: str, *, owed: bool = True) -> None:
+        going_on = self._run(session_id, owed=owed)
+        task = asyncio.get_running_loop().create_task(going_on, name=f"recover {session_id}")
         self._continuing.add(task)
         task.add_done_callback(self._continuing.discard)
 
-    async def _run(self, session_id: str) -> None:
+    async def _run(self, session_id: str, *, owed: bool) -> None:
+        """`owed`: only if another process has not done it by then."""
         try:
-            await self._execution.run(session_id)
+            await (self._execution.resume(session_id) if owed else self._execution.run(session_id))
         except Exception as error:  # noqa: BLE001 - the drain reported it; nobody waits here
             log.debug("continuing %s ended: %s", session_id, error)
 
