@@ -10,6 +10,7 @@ from holdfast.core.clock import SystemClock
 from holdfast.core.database.errors import StorageBusy
 from holdfast.core.runner.spending import Spending
 from holdfast.schema.session import NO_TOKENS
+from holdfast.schema.turn_event import TurnAnswered
 
 pytestmark = pytest.mark.anyio
 
@@ -39,4 +40,5 @@ async def test_a_reservation_that_cannot_be_corrected_leaves_the_calls_of_the_tu
     known = cast("Any", Limited())
     spending = Spending(known, known, SystemClock(), "ses_1")
     await spending.begin(cast("Any", Busy()), None)
-    await spending.answered(cast("Any", Busy()), NO_TOKENS, lambda used: 0.0)
+    answered = TurnAnswered(timestamp=1, session_id="ses_1", cost=0.0, tokens=NO_TOKENS)
+    await spending.answered(cast("Any", Busy()), answered)
