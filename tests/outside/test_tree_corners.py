@@ -295,6 +295,58 @@ async def test_a_result_that_comes_while_a_revert_is_staged_is_not_lost_with_it(
         assert await hf.verify() == []
 
 
+# -- changes of a parent -----------------------------------------------------------------------------------------------
+
+
+async def test_a_parent_is_moved_while_its_children_work(world: World) -> None:
+    """SES-189, SES-393: what a call waits for is interrupted with it; the background result arrives where it is now."""
+    world.write("elsewhere/file.txt", "hello")
+    world.repository()
+    gate = asyncio.Event()
+    world.model.always = Cast(
+        root=[delegating("waited", {"prompt": "later", "background": True})],
+        waited=[slow()],
+        later=[Turn(text="found it", begin=gate)],
+    )
+    async with world.host() as hf:
+        session = await prompted(hf)
+        await world.model.asked(3)
+        await dispatched(hf, await child_of(hf, session))
+        async with asyncio.timeout(PATIENCE):
+            await hf.sessions.move(session.id, directory=str(world.project / "elsewhere"))
+        waited, later = await states(hf, session)
+        assert "did not finish: it was interrupted" in waited.error.message
+        assert later.structured["status"] == "running"
+        gate.set()
+        (told,) = await arrived(hf, session)
+        assert "found it" in told
+        assert await hf.verify() == []
+
+
+async def test_a_child_that_is_kept_goes_on_with_its_own_children(world: World) -> None:
+    """SES-404, SES-188: results of tasks that it gave before and after its parent was deleted arrive."""
+    gate = asyncio.Event()
+    given = {name: delegating({"prompt": name, "background": True}) for name in "abc"}
+    world.model.always = Cast(
+        root=[given["a"]],
+        a=[given["b"], Turn(text="fine"), given["c"]],
+        **{name: [Turn(text=name, begin=gate)] for name in "bc"},
+    )
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        await ask(hf, session, "root")
+        await world.model.asked(5)
+        (_, child, _) = (await hf.sessions.tree(session.id)).nodes
+        await hf.sessions.wait(child.id)
+        await hf.sessions.delete(session.id, children="keep")
+        kept = await hf.sessions.get(child.id)
+        await ask(hf, kept, "more")
+        gate.set()
+        (_, *told) = await arrived(hf, kept, 3)  # the first one is the note that it is a subagent
+        assert {text.splitlines()[1] for text in told} == {"b", "c"}
+        assert await hf.verify() == []
+
+
 # -- budgets -----------------------------------------------------------------------------------------------------------
 
 

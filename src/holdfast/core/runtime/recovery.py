@@ -86,16 +86,15 @@ class Recovery:
     async def decide(self, session_id: str, decision: Literal["continue", "abandon"]) -> None:
         """A person's word on a Session, and on whatever was left below it, deepest first. Continuing is an explicit run
         from history: the broken turn is recorded as such first, so nothing is sent twice without anyone knowing. What
-        waits for a person below it goes on waiting."""
+        waits for a person below it goes on waiting. Where nothing is owed any more, nothing happens."""
         await self._store.get(session_id)
         below = await self._left_below(session_id)
         if decision == "continue":
             goes_on = [activity.session_id for activity in below if stage_of(activity) != "waiting"]
-            owes = await self._store.activity(session_id) is not None
-            for id in (*goes_on, *((session_id,) if owes or not goes_on else ())):
+            for id in (*goes_on, session_id):
                 forget = Statement("attempt.forget", {"session_id": id})
                 await self._database.submit(Unit(id, local=(forget,)))
-                self._continue(id, owed=id != session_id or owes)
+                self._continue(id)
             return
         with self._tasks.quietly(session_id, *await self._trees.member_ids(session_id)):
             for activity in below:
@@ -160,16 +159,14 @@ class Recovery:
         elif policy == "abandon":
             await self._execution.abandon(session_id)
 
-    def _continue(self, session_id: str, *, owed: bool = True) -> None:
-        going_on = self._run(session_id, owed=owed)
-        task = asyncio.get_running_loop().create_task(going_on, name=f"recover {session_id}")
+    def _continue(self, session_id: str) -> None:
+        task = asyncio.get_running_loop().create_task(self._run(session_id), name=f"recover {session_id}")
         self._continuing.add(task)
         task.add_done_callback(self._continuing.discard)
 
-    async def _run(self, session_id: str, *, owed: bool) -> None:
-        """`owed`: only if another process has not done it by then."""
+    async def _run(self, session_id: str) -> None:
         try:
-            await (self._execution.resume(session_id) if owed else self._execution.run(session_id))
+            await self._execution.resume(session_id)
         except Exception as error:  # noqa: BLE001 - the drain reported it; nobody waits here
             log.debug("continuing %s ended: %s", session_id, error)
 
