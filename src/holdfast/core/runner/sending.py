@@ -88,7 +88,8 @@ class Sending:
         if ready.settings.snapshots:
             self._trees.begin()
         learned, now = self._models.learned.of(ready.resolved.ref), self._sessions.clock.now()
-        scope.outbox.stage(self._prefix.dispatch(ready.frame, scope.session_id, now, 1, learned, ready.conversation))
+        dispatched = self._prefix.dispatch(ready.frame, scope.session_id, now, 0, learned, ready.conversation)
+        scope.outbox.stage(dispatched)
         self._state.answer = None
         try:
             outcome = await turn.call(calls, await self._trees.before_step())

@@ -56,6 +56,26 @@ from budget_share share where share.session_id = :session_id and share.budget_id
 -- name: budget.leave_shares
 delete from budget_share where session_id = :session_id
 
+-- name: budget.leave_totals_above
+-- Of everything below a Session, reservations in budgets that are not below it.
+with recursive tree (id) as (
+  select :session_id union select session.id from tree join session on session.parent_id = tree.id)
+update budget_total set reserved_money = budget_total.reserved_money - gone.money,
+  reserved_tokens = budget_total.reserved_tokens - gone.tokens, reserved_turns = budget_total.reserved_turns - gone.turns
+from (
+  select share.budget_id, sum(share.reserved_money) as money, sum(share.reserved_tokens) as tokens,
+    sum(share.reserved_turns) as turns
+  from tree join budget_share share on share.session_id = tree.id
+  where share.budget_id not in (select id from tree) group by share.budget_id) gone
+where budget_total.budget_id = gone.budget_id
+
+-- name: budget.leave_shares_above
+delete from budget_share where (session_id, budget_id) in (
+  with recursive tree (id) as (
+    select :session_id union select session.id from tree join session on session.parent_id = tree.id)
+  select share.session_id, share.budget_id from tree join budget_share share on share.session_id = tree.id
+  where share.budget_id not in (select id from tree))
+
 -- name: budget.join
 -- A share in each budget of the Session and its ancestors.
 insert into budget_share (session_id, budget_id)
@@ -172,7 +192,7 @@ order by pause.since, pause.session_id
 -- name: usage.own
 select session.cost, session.tokens_input, session.tokens_output, session.tokens_reasoning, session.tokens_cache_read,
   session.tokens_cache_write, 1 as sessions,
-  session.turns + exists (select 1 from session_turn where session_id = session.id) as turns, session.worked as time
+  session.turns + exists (select 1 from session_turn where session_id = session.id and attempt > 0) as turns, session.worked as time
 from session where session.id = :session_id
 
 -- name: usage.tree
@@ -183,6 +203,7 @@ select total(session.cost) as cost, coalesce(sum(session.tokens_input), 0) as to
   coalesce(sum(session.tokens_output), 0) as tokens_output, coalesce(sum(session.tokens_reasoning), 0) as tokens_reasoning,
   coalesce(sum(session.tokens_cache_read), 0) as tokens_cache_read,
   coalesce(sum(session.tokens_cache_write), 0) as tokens_cache_write, count(*) as sessions,
-  coalesce(sum(session.turns + exists (select 1 from session_turn where session_id = session.id)), 0) as turns,
+  coalesce(sum(session.turns + exists (
+    select 1 from session_turn where session_id = session.id and attempt > 0)), 0) as turns,
   coalesce(sum(session.worked), 0) as time
 from tree join session on session.id = tree.id

@@ -74,7 +74,7 @@ where id = :id
 
 -- name: session.add_step_usage
 update session set
-  turns = turns + exists (select 1 from session_turn where session_id = :id),
+  turns = turns + exists (select 1 from session_turn where session_id = :id and attempt > 0),
   worked = worked + :worked,
   cost = cost + :cost,
   tokens_input = tokens_input + :input,
@@ -86,9 +86,9 @@ update session set
 where id = :id and exists (select 1 from session_message where id = :message_id and session_id = :id)
 
 -- name: session.count_turn
--- Of the open turn, if there is one.
+-- Of the open turn, if there is one for which a request was sent.
 update session set turns = turns + 1
-where id = :session_id and exists (select 1 from session_turn where session_id = :session_id)
+where id = :session_id and exists (select 1 from session_turn where session_id = :session_id and attempt > 0)
 
 -- name: session.clear_epoch
 delete from session_context_epoch where session_id = :id
