@@ -13,6 +13,7 @@ import pytest
 from tests.outside.hostile import VECTORS, Trap, Vector, honest, spring
 
 from holdfast.core.clock import SystemClock
+from holdfast.core.file_lock import file_lock
 from holdfast.core.process.git import Git
 from holdfast.core.project.project import Project
 from holdfast.core.snapshot import isolated_copies as module
@@ -310,6 +311,23 @@ async def test_applications_to_one_worktree_do_not_undo_each_other(place: Place,
     refused = second if ended[1] is not None else first
     await place.applications.apply(await place.applications.plan(refused))
     assert (place.worktree / "file").read_text() == "ONE\ntwo\nthree\nfour\nFIVE\n"
+
+
+async def test_what_was_applied_is_not_reported_as_failed_because_its_copy_stays(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TOL-473: another copy is being made meanwhile, for longer than a removal waits; the copy is swept later."""
+    monkeypatch.setattr(module, "REMOVE_SECONDS", 0.01)
+    record = await place.make()
+    (place.path() / "file").write_text("changed\n")
+    plan = await place.applications.plan(record)
+    await place.applications.apply(plan)
+    async with file_lock(place.copies.folder.lock(record.repository)):
+        assert await place.applications.finish(plan) is False
+    assert (place.worktree / "file").read_text() == "changed\n"
+    assert place.path().is_dir()
+    await sweep(place, CopyUse("idle"))
+    assert place.path().is_file()
 
 
 async def test_an_application_that_fails_in_the_middle_is_taken_back(

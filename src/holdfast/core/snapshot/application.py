@@ -7,6 +7,7 @@ Invariants
 
 from __future__ import annotations
 
+import logging
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,9 @@ STALE = "files changed while approval was pending; nothing was applied. Call it 
 ELSEWHERE = "its copy was made of {source}, and you work in {here} now. Its changes are in {directory}"
 BUSY = f"other changes have been applied to these files for more than {APPLY_SECONDS:g} s. Call it again later"
 STILL_CHANGED = "{error}; restoring the files failed too: {problem}"
+
+
+log = logging.getLogger(__name__)
 
 
 class Plan(Frozen):
@@ -100,10 +104,13 @@ class Applications:
         touched = self._copies.folder.touched(record.session_id)
         if record.state != "ready":
             return further
-        tree, _ = await self._copies.capture(record)
-        further = tree != plan.result
-        if not (further or plan.left_out or await works()):
-            await self._copies.remove(record, touched=touched)
+        try:
+            tree, _ = await self._copies.capture(record)
+            further = tree != plan.result
+            if not (further or plan.left_out or await works()):
+                await self._copies.remove(record, touched=touched)
+        except CopyFailed as error:  # the changes are applied all the same, and an unchanged copy is swept
+            log.warning("the isolated copy of %s stays: %s", record.session_id, error)
         return further
 
     @asynccontextmanager
