@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.outside.scripted_provider import PATIENCE, Call, Turn
-from tests.outside.test_budgets import priced, until
+from tests.outside.test_budgets import priced, until, with_usage
 from tests.outside.test_delegation import arrived, delivered, rule, tasks
 from tests.outside.test_session_trees import prompted
 from tests.outside.test_subagents import child_of, states
@@ -348,6 +348,27 @@ async def test_a_child_that_is_kept_goes_on_with_its_own_children(world: World) 
 
 
 # -- budgets -----------------------------------------------------------------------------------------------------------
+
+
+async def test_what_a_kept_child_uses_is_not_part_of_the_budgets_that_were_above_it(world: World) -> None:
+    """SES-371, SES-404: what it used before stays counted there; budgets below it hold as before."""
+    priced(world)
+    world.model.always = with_usage(Cast(root=[delegating("a")], a=[delegating("b")]))
+    async with world.host() as hf:
+        session = await hf.sessions.create(budget=Budget(money=1.0))
+        await ask(hf, session, "root")
+        (_, parent, child) = (await hf.sessions.tree(session.id)).nodes
+        await hf.sessions.set_budget(child.id, budget=Budget(money=1.0))
+        (before,) = await hf.sessions.budgets(session.id)
+        (own, _) = await hf.sessions.budgets(child.id)
+        await hf.sessions.delete(parent.id, children="keep")
+        kept = await hf.sessions.get(child.id)
+        await ask(hf, kept, "more")
+        (after,) = await hf.sessions.budgets(session.id)
+        assert (after.used, after.reserved) == (before.used, before.reserved)
+        (later,) = await hf.sessions.budgets(kept.id)
+        assert later.used.turns == own.used.turns + 1
+        assert await hf.verify() == []
 
 
 async def test_a_turn_that_is_given_up_gives_its_reservation_back(world: World) -> None:
