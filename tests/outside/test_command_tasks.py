@@ -34,7 +34,7 @@ async def run(hf: Holdfast, session: Session, command: str, arguments: str = "x"
 )
 async def test_a_command_is_given_to_a_subagent(world: World, settings: dict[str, Any], agent: str) -> None:
     """CAT-242, CAT-231, SES-370: by `subtask`, or because its agent is one. Its text is the whole task, and its result
-    stands in the conversation like that of a call. For the step that calls it nothing is sent, so it counts as no turn."""
+    stands in the conversation like that of a call. Nothing is sent for the step that calls it: it is no turn."""
     command = {key: value for key, value in {**SUBTASK, **settings}.items() if value is not None}
     world.configure(command={"apart": command})
     children: list[Any] = []
