@@ -53,7 +53,6 @@ IN_EVENTS = {
     "session.next.prompt.admitted": {"type"},
     "session.next.synthetic": {"description", "metadata", "delivery"},
     "session.next.shell.ended": {"exit"},
-    "session.next.step.ended": {"worked"},
 }
 """The same of messages and of the data of events, by type."""
 

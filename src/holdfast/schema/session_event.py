@@ -93,8 +93,6 @@ class StepEnded(StepPayload):
     finish: str
     cost: float
     tokens: Tokens
-    worked: int | None = None
-    """Milliseconds: the answer and each of its calls, without waiting for a person or a child."""
     snapshot: str | None = None
     files: tuple[str, ...] | None = None
     structured: Any = msgspec.UNSET

@@ -29,10 +29,10 @@ OLD = Path(__file__).with_name("data") / "schema_1.db.gz"
 ADDED = (
     *("session_activity", "session_attempt", "session_blocked", "session_instruction_entry"),
     *("session_task", "session_lineage", "context_text"),
-    *("session_budget", "session_pause", "budget_total", "budget_share", "budget_revision"),
+    *("session_budget", "session_work", "session_pause", "budget_total", "budget_share", "budget_revision"),
 )
 """Tables that the old schema did not have."""
-WIDER: dict[str, tuple[Any, ...]] = {"session": (None, None, ANY, 0), "session_input": ("user", 0, None, ANY)}
+WIDER: dict[str, tuple[Any, ...]] = {"session": (None, None, ANY), "session_input": ("user", 0, None, ANY)}
 """What the columns hold that the old schema did not have. When an input's activity ended, and how many
 requests were sent, is read from the events."""
 EPOCHS = """

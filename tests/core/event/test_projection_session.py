@@ -106,7 +106,6 @@ FULL_ROW = {
     "fork": None,
     "instructions_seq": None,
     "turns": 0,
-    "worked": 0,
 }
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.core.database.unit import Statement
 from holdfast.core.runner.answer import Answer
 from holdfast.core.work_time import WorkTime, measuring
 from holdfast.llm import event as llm
@@ -265,7 +266,8 @@ class TurnPublisher:
             tree = {"snapshot": self.snapshot, "files": ()} if unchanged and self.snapshot is not None else {}
             finish = self.finish.reason if structured is msgspec.UNSET else "stop"
             answer = {"structured": structured, "rejected": rejected}
-            self._stage(ev.StepEnded, finish=finish, cost=cost, tokens=used, worked=self._worked, **tree, **answer)
+            worked = Statement("work.add", {"session_id": self.of.session_id, "time": self._worked})
+            self._stage(ev.StepEnded, worked, finish=finish, cost=cost, tokens=used, **tree, **answer)
             self.ended = True
 
     def suspend_activity(self) -> None:
@@ -278,7 +280,7 @@ class TurnPublisher:
 
     # -- details -------------------------------------------------------------------------------------------------
 
-    def _stage(self, kind: type[Record], **fields: object) -> None:
+    def _stage(self, kind: type[Record], *local: Statement, **fields: object) -> None:
         message_id = self._start()
         self._put(
             kind(
@@ -286,13 +288,14 @@ class TurnPublisher:
                 session_id=self.of.session_id,
                 assistant_message_id=message_id,
                 **fields,
-            )
+            ),
+            *local,
         )
 
-    def _put(self, event: Record) -> None:
+    def _put(self, event: Record, *local: Statement) -> None:
         if not self._adopted:
             self.answer.apply(event)
-        self._outbox.stage(event)
+        self._outbox.stage(event, *local)
 
     def _start(self) -> MessageID:
         if self.message_id is None:

@@ -50,7 +50,7 @@ def step_ended(event: Projected) -> tuple[Statement, ...]:
         **({"snapshot": snapshot} if snapshot else {}),
         **({"rejected": data.rejected} if data.rejected is not None else {}),
     }
-    usage = _step_usage(data, data.cost, data.tokens, data.worked or 0)
+    usage = _step_usage(data, data.cost, data.tokens)
     step = {"session_id": data.session_id, "message_id": data.assistant_message_id}
     ended = [_end_step(data, patch), usage, end_turn(data)]
     if data.structured is not UNSET:
@@ -68,7 +68,7 @@ def step_failed(event: Projected) -> tuple[Statement, ...]:
         return (_end_step(data, patch), *break_off(data), *end_activity(data))
     return (
         _end_step(data, {**patch, "cost": data.cost, "tokens": data.tokens}),
-        _step_usage(data, data.cost, data.tokens, 0),
+        _step_usage(data, data.cost, data.tokens),
         end_turn(data),
         *end_activity(data),
     )
@@ -189,8 +189,8 @@ def _end_step(data: ev.StepPayload, patch: Mapping[str, Any]) -> Statement:
     )
 
 
-def _step_usage(data: ev.StepPayload, cost: float, tokens: Tokens, worked: int) -> Statement:
-    row = {**usage_row(data, cost, tokens), "message_id": data.assistant_message_id, "worked": worked}
+def _step_usage(data: ev.StepPayload, cost: float, tokens: Tokens) -> Statement:
+    row = {**usage_row(data, cost, tokens), "message_id": data.assistant_message_id}
     return Statement("session.add_step_usage", row)
 
 

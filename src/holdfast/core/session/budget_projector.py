@@ -37,7 +37,8 @@ def budget_set(event: Projected) -> tuple[Statement, ...]:
 def budget_deleted(session_id: str) -> tuple[Statement, ...]:
     """Operational statements for a Session that is deleted. What it used stays part of its ancestors' budgets."""
     key = {"session_id": session_id}
-    return *_operational(DELETED, key), Statement("pause.clear", key, operational=True)
+    rest = (Statement(name, key, operational=True) for name in ("pause.clear", "work.forget"))
+    return *_operational(DELETED, key), *rest
 
 
 def budget_released(session_id: str) -> tuple[Statement, ...]:

@@ -60,20 +60,20 @@ delete from budget_share where session_id = :session_id
 -- Of everything below a Session, reservations in budgets that are not below it.
 with recursive tree (id) as (
   select :session_id union select session.id from tree join session on session.parent_id = tree.id)
-update budget_total set reserved_money = budget_total.reserved_money - gone.money,
-  reserved_tokens = budget_total.reserved_tokens - gone.tokens, reserved_turns = budget_total.reserved_turns - gone.turns
+update budget_total set reserved_money = budget_total.reserved_money - more.money,
+  reserved_tokens = budget_total.reserved_tokens - more.tokens, reserved_turns = budget_total.reserved_turns - more.turns
 from (
   select share.budget_id, sum(share.reserved_money) as money, sum(share.reserved_tokens) as tokens,
     sum(share.reserved_turns) as turns
-  from tree join budget_share share on share.session_id = tree.id
-  where share.budget_id not in (select id from tree) group by share.budget_id) gone
-where budget_total.budget_id = gone.budget_id
+  from tree cross join budget_share share on share.session_id = tree.id
+  where share.budget_id not in (select id from tree) group by share.budget_id) more
+where budget_total.budget_id = more.budget_id
 
 -- name: budget.leave_shares_above
 delete from budget_share where (session_id, budget_id) in (
   with recursive tree (id) as (
     select :session_id union select session.id from tree join session on session.parent_id = tree.id)
-  select share.session_id, share.budget_id from tree join budget_share share on share.session_id = tree.id
+  select share.session_id, share.budget_id from tree cross join budget_share share on share.session_id = tree.id
   where share.budget_id not in (select id from tree))
 
 -- name: budget.join
@@ -189,11 +189,19 @@ where share.session_id = :session_id and not coalesce(total.money + total.reserv
   and not coalesce(total.time >= budget.time, 0)
 order by pause.since, pause.session_id
 
+-- name: work.add
+insert into session_work (session_id, time) values (:session_id, :time)
+on conflict (session_id) do update set time = time + excluded.time
+
+-- name: work.forget
+delete from session_work where session_id = :session_id
+
 -- name: usage.own
 select session.cost, session.tokens_input, session.tokens_output, session.tokens_reasoning, session.tokens_cache_read,
   session.tokens_cache_write, 1 as sessions,
-  session.turns + exists (select 1 from session_turn where session_id = session.id and attempt > 0) as turns, session.worked as time
-from session where session.id = :session_id
+  session.turns + exists (select 1 from session_turn where session_id = session.id and attempt > 0) as turns,
+  coalesce(work.time, 0) as time
+from session left join session_work work on work.session_id = session.id where session.id = :session_id
 
 -- name: usage.tree
 -- Of the Session and everything below it.
@@ -205,5 +213,5 @@ select total(session.cost) as cost, coalesce(sum(session.tokens_input), 0) as to
   coalesce(sum(session.tokens_cache_write), 0) as tokens_cache_write, count(*) as sessions,
   coalesce(sum(session.turns + exists (
     select 1 from session_turn where session_id = session.id and attempt > 0)), 0) as turns,
-  coalesce(sum(session.worked), 0) as time
-from tree join session on session.id = tree.id
+  coalesce(sum(work.time), 0) as time
+from tree join session on session.id = tree.id left join session_work work on work.session_id = session.id

@@ -75,7 +75,6 @@ where id = :id
 -- name: session.add_step_usage
 update session set
   turns = turns + exists (select 1 from session_turn where session_id = :id and attempt > 0),
-  worked = worked + :worked,
   cost = cost + :cost,
   tokens_input = tokens_input + :input,
   tokens_output = tokens_output + :output,

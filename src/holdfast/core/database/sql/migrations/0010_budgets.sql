@@ -9,20 +9,26 @@ create table session_budget (
   time integer
 ) without rowid;
 
--- How many requests a Session has sent, the open one left out, and how many milliseconds it worked.
+-- How many requests a Session has sent, the open one left out.
 alter table session add column turns integer not null default 0;
-alter table session add column worked integer not null default 0;
 update session set turns = (
   select count(*) from event
   where aggregate_id = session.id and type in ('session.next.turn.dispatched.1', 'session.next.usage.recorded.1'))
   - (select count(*) from session_turn where session_id = session.id);
 
+-- How many milliseconds a Session has worked. Operational: a rebuild leaves it as it is.
+create table session_work (
+  session_id text primary key not null,
+  time integer not null default 0
+) without rowid;
+
 -- What one Session has used by itself, in the units of a budget.
 create view session_spent as
-select id as session_id, cast(round(cost * 1e9) as integer) as money,
-  tokens_input + tokens_output + tokens_reasoning + tokens_cache_read + tokens_cache_write as tokens, turns,
-  worked as time
-from session;
+select session.id as session_id, cast(round(session.cost * 1e9) as integer) as money,
+  session.tokens_input + session.tokens_output + session.tokens_reasoning + session.tokens_cache_read
+    + session.tokens_cache_write as tokens,
+  session.turns, coalesce(work.time, 0) as time
+from session left join session_work work on work.session_id = session.id;
 
 -- What was counted and is reserved for a budget, in all. Operational.
 create table budget_total (
