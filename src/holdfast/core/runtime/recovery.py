@@ -91,7 +91,8 @@ class Recovery:
         below = await self._left_below(session_id)
         if decision == "continue":
             goes_on = [activity.session_id for activity in below if stage_of(activity) != "waiting"]
-            for id in (*goes_on, session_id):
+            owes = await self._store.activity(session_id) is not None
+            for id in (*goes_on, *((session_id,) if owes or not goes_on else ())):
                 forget = Statement("attempt.forget", {"session_id": id})
                 await self._database.submit(Unit(id, local=(forget,)))
                 self._continue(id)
