@@ -1495,7 +1495,6 @@ export interface StepEnded {
   readonly finish: string
   readonly cost: number
   readonly tokens: Tokens
-  readonly worked?: number
   readonly snapshot?: string
   readonly files?: readonly string[]
   readonly structured?: unknown
