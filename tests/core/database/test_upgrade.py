@@ -32,8 +32,9 @@ ADDED = (
     *("session_budget", "session_work", "session_pause", "budget_total", "budget_share", "budget_revision"),
 )
 """Tables that the old schema did not have."""
-WIDER: dict[str, tuple[Any, ...]] = {"session": (None, None), "session_input": ("user", 0, None, ANY)}
-"""What the columns hold that the old schema did not have. When an input's activity ended is read from the events."""
+WIDER: dict[str, tuple[Any, ...]] = {"session": (None, None, ANY), "session_input": ("user", 0, None, ANY)}
+"""What the columns hold that the old schema did not have. When an input's activity ended, and how many
+requests were sent, is read from the events."""
 EPOCHS = """
 select epoch.session_id, baseline.content, snapshot.content, baseline_seq, revision, observed
 from session_context_epoch epoch

@@ -23,6 +23,7 @@ from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
 from holdfast.core.session.errors import AlreadyAnswered, AlreadyTaken
 from holdfast.core.session.stored_activity import RequestRow, TreeRequestRow
+from holdfast.core.work_time import not_working
 from holdfast.schema.codec import decoder
 from holdfast.schema.exceptions import Conflict, HoldfastError
 from holdfast.schema.frozen import Frozen
@@ -123,7 +124,8 @@ class Requests(ABC, Generic[R, A]):
         opening = self._own(self._open_or_known(request, asked))
         try:
             opened = await asyncio.shield(opening)
-            answer = await asyncio.shield(opened.answer)
+            with not_working():
+                answer = await asyncio.shield(opened.answer)
         except asyncio.CancelledError:
             if self._ending() and self._stays(request):
                 raise

@@ -141,13 +141,20 @@ class Preparation:
         """The agent with the fences that the ancestors of the Session set."""
         return await self._tools.authorities.fenced(session, agent)
 
-    def offered(self, agent: Agent, options: PromptOptions, *, without: frozenset[str] = frozenset()) -> Materialized:
-        """The tools that the agent's rules and the prompt leave."""
+    def offered(
+        self,
+        agent: Agent,
+        options: PromptOptions,
+        *,
+        without: frozenset[str] = frozenset(),
+        begun: frozenset[str] = frozenset(),
+    ) -> Materialized:
+        """The tools that the agent's rules and the prompt leave, and those in `begun`."""
         registry = self._tools.registry
         without |= left_out(options.tools, registry.names)
         if TOOL in without:
             without |= {TASKS_TOOL, APPLY_TOOL}
-        return registry.materialize(agent.permissions, fences=agent.fences, without=without)
+        return registry.materialize(agent.permissions, fences=agent.fences, without=without, begun=begun)
 
     async def _epoch(
         self, session: Session, agent: Agent, resolved: ResolvedModel, inputs: Sequence[Admission]

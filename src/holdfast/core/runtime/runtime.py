@@ -252,7 +252,9 @@ class Runtime:
         stack.push_async_callback(self._titles.close)
 
         # Operations on Sessions.
-        self.execution = Execution(self.log, self.store, self.locations, self._ownership, clock, wakeups, tasks)
+        self.execution = Execution(
+            self.log, self.store, self.locations, self._ownership, clock, wakeups, tasks, self.budgets
+        )
         self.recovery = Recovery(sessions, self.database, self.execution, tasks, trees, self._recovery_policy)
         self.trees = Trees(self.database, self.store, trees, self.execution, clock)
         self.tree_tail = TreeTail(self.database, self.log.relay, ids, trees.member_ids)

@@ -101,9 +101,12 @@ class ToolRegistry:
         *,
         fences: Fences = (),
         without: frozenset[str] = frozenset(),
+        begun: frozenset[str] = frozenset(),
     ) -> Materialized:
-        """The tools that an agent with these rules may call in one turn, except the names in `without`."""
-        return Materialized(self, self._current().shown(tuple(rules), tuple(fences), without))
+        """The tools that an agent with these rules may call in one turn, except the names in `without`. The names in
+        `begun` are there in any case: calls of them have begun and are executed again."""
+        shown = self._current().shown(tuple(rules), tuple(fences), without)
+        return Materialized(self, self._current().also(shown, begun) if begun else shown)
 
     def _current(self) -> _Catalog:
         application, own = self._application.current, self._own.current
@@ -173,6 +176,11 @@ class _Catalog:
         self.own = own
         self.registrations = {**application, **own}
         self._seen: dict[tuple[tuple[Rule, ...], Fences, frozenset[str]], _VisibleTools] = {}
+
+    def also(self, shown: _VisibleTools, names: frozenset[str]) -> _VisibleTools:
+        """With the tools of these names, or that accept calls under them."""
+        more = {name: each for name, each in self.registrations.items() if names & {name, *each.other_names}}
+        return shown.replace(registrations={**shown.registrations, **more})
 
     def shown(self, rules: tuple[Rule, ...], fences: Fences, without: frozenset[str]) -> _VisibleTools:
         key = (rules, fences, without)
