@@ -91,7 +91,7 @@ def everything_over_http(node: str, transport: str) -> Iterator[str]:
 
 async def use_everything(client: Client) -> None:
     tools = await client.list_tools()
-    assert tools.rejected == ()
+    assert {rejected.name for rejected in tools.rejected} <= {"simulate-research-query"}  # it can only be a task
     assert {"echo", "get-tiny-image"} <= {tool.name for tool in tools.items}
     assert text(await client.call_tool("echo", {"message": "hello"})) == "Echo: hello"
     structured = await client.call_tool("get-structured-content", {"location": "New York"})

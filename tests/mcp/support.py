@@ -52,6 +52,8 @@ class ScriptedServer:
     ) -> None:
         self.received: list[Json] = []
         self.closed = False
+        self.writing = 0
+        self.most_writing = 0
         self.writable = asyncio.Event()
         self.writable.set()
         self.end = ProcessEnd(0)
@@ -76,7 +78,12 @@ class ScriptedServer:
         return await self._out.get()
 
     async def write(self, data: bytes) -> None:
-        await self.writable.wait()
+        self.writing += 1
+        self.most_writing = max(self.writing, self.most_writing)
+        try:
+            await self.writable.wait()
+        finally:
+            self.writing -= 1
         if self.closed:
             raise BrokenPipeError
         assert data.endswith(b"\n")

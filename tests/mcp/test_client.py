@@ -262,6 +262,42 @@ async def test_a_stream_that_ends_is_opened_again_and_everything_told(monkeypatc
         assert heard.events == ["tools", "tools"]
 
 
+async def test_a_callback_that_fails_does_not_end_listening(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MCP-054, MCP-051"""
+    monkeypatch.setattr(subscriptions, "RETRY_SECONDS", 0.001)
+
+    def fail() -> None:
+        raise RuntimeError("broken callback")
+
+    ends: list[Any] = [{}, SILENCE]
+    server = stateless_server({"subscriptions/listen": lambda _: ends.pop(0)})
+    async with await stateless(server, Handlers(on_tools_changed=fail)):
+        first = await server.called("subscriptions/listen")
+        await server.message(lambda message: message["method"] == "subscriptions/listen" and message != first)
+
+
+async def test_a_stream_that_the_server_cancels_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MCP-051"""
+    monkeypatch.setattr(subscriptions, "RETRY_SECONDS", 0.001)
+    heard, server = Heard(), stateless_server()
+    async with await stateless(server, Handlers(on_tools_changed=lambda: heard.note("tools"))):
+        first = await server.called("subscriptions/listen")
+        server.notify("notifications/cancelled", requestId=first["id"], reason="restart")
+        await server.message(lambda message: message["method"] == "subscriptions/listen" and message != first)
+        assert heard.events == ["tools"]
+
+
+async def test_a_call_is_not_cancelled_by_a_server_with_requests_of_its_own() -> None:
+    """MCP-025"""
+    server = ScriptedServer({"tools/call": SILENCE})
+    async with await connected(server) as client:
+        call = asyncio.create_task(client.call_tool("a", {}))
+        id = (await server.called("tools/call"))["id"]
+        server.notify("notifications/cancelled", requestId=id)
+        server.answer(id, RESULT)
+        assert isinstance(await call, ToolResult)
+
+
 async def test_a_server_that_refuses_to_be_listened_to_is_not_asked_again() -> None:
     """MCP-051"""
     server = stateless_server({"subscriptions/listen": Refusal(-32601, "no"), "tools/list": {"tools": []}})
@@ -278,6 +314,11 @@ async def test_a_call_with_unfitting_headers_is_made_again_after_the_tools_were_
     async with await stateless(server) as client:
         assert isinstance(await client.call_tool("a", {}), ToolResult)
         assert server.methods()[1:] == ["tools/call", "tools/list", "tools/call"]
+    server = stateless_server({"tools/call": Refusal(-32602, "bad")})
+    async with await stateless(server) as client:
+        with pytest.raises(ServerError):
+            await client.call_tool("a", {})
+        assert server.methods()[1:] == ["tools/call"]
     answers = [Refusal(-32020, "header"), Refusal(-32020, "header")]
     server = stateless_server({"tools/call": lambda _: answers.pop(0), "tools/list": {"tools": []}})
     async with await stateless(server) as client:

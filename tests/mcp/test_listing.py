@@ -125,6 +125,20 @@ async def test_a_malformed_entry_is_left_out_and_named() -> None:
         assert listing.rejected[8] == Rejected("large", "it is larger than 1000 bytes")
 
 
+@pytest.mark.parametrize(("version", "left_out"), [("2025-11-25", True), ("2025-06-18", False), ("2026-07-28", False)])
+async def test_a_tool_that_can_only_be_a_task_is_left_out(version: str, left_out: bool) -> None:
+    """MCP-011"""
+    entries = [
+        tool("plain", execution={"taskSupport": "optional"}),
+        tool("task", execution={"taskSupport": "required"}),
+        tool("odd", execution=7),
+    ]
+    server = ScriptedServer({"tools/list": {"tools": entries}}, version=version)
+    async with await connected(server, version=version) as client:
+        listing = await client.list_tools()
+        assert [rejected.name for rejected in listing.rejected] == (["task"] if left_out else [])
+
+
 async def test_only_some_malformed_entries_are_named() -> None:
     """MCP-011"""
     server = ScriptedServer({"tools/list": {"tools": [{}] * 5000}})

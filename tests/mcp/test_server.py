@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from tests.mcp.local_process import starter
 from tests.mcp.support import INFO, Json
 
 from holdfast.mcp.capabilities import Implementation
@@ -208,11 +210,17 @@ async def test_a_tool_that_asks_without_end_is_stopped() -> None:
     async def elicit(elicitation: Elicitation, asked: Asked) -> ElicitationAnswer:
         return ElicitationAnswer(action="decline")
 
-    ask = InputRequired({"who": Elicitation(message="Who?", requested_schema=OBJECT)})
+    calls: list[ToolCall] = []
+
+    def ask(call: ToolCall) -> InputRequired:
+        calls.append(call)
+        return InputRequired({"who": Elicitation(message="Who?", requested_schema=OBJECT)})
+
     handlers = Handlers(elicit=elicit)
-    async with serving(lambda _: ask) as (_, connect), await client_of(connect, "2025-11-25", handlers) as client:
+    async with serving(ask) as (_, connect), await client_of(connect, "2025-11-25", handlers) as client:
         with pytest.raises(ServerError, match="more than 10 times"):
             await client.call_tool("a", {})
+        assert len(calls) == 10
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
@@ -314,6 +322,17 @@ async def test_what_is_no_message_is_answered_with_an_error() -> None:
         for nonsense in nothing:
             assert (await peer.send(nonsense))["error"]["code"] == -32700
         assert (await peer.call("ping"))["result"] == {}
+
+
+async def test_what_is_printed_by_mistake_does_not_reach_the_client() -> None:
+    """MCP-087"""
+    script = Path(__file__).parent / "interop" / "our_server.py"
+    process = await starter(script)()
+    async with await connect_stdio(lambda: asyncio.sleep(0, process), INFO, version="2025-11-25") as client:
+        assert len((await client.list_tools()).items) == 7
+        assert client.garbage == 0
+    end = await process.close()
+    assert (end.exit_status, end.last_stderr) == (0, "printed by mistake")
 
 
 async def test_an_array_of_requests_is_answered_one_by_one() -> None:

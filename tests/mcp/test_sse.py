@@ -24,6 +24,13 @@ EXPECTED = [
 ]
 
 
+def test_a_stream_may_be_cut_anywhere() -> None:
+    """MCP-060"""
+    for cut in range(len(STREAM)):
+        events = Events(1000)
+        assert [*events.feed(STREAM[:cut]), *events.feed(STREAM[cut:])] == EXPECTED
+
+
 @given(st.data())
 def test_events_do_not_depend_on_the_pieces_they_come_in(data: Any) -> None:
     """MCP-060"""

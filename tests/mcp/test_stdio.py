@@ -142,6 +142,7 @@ async def test_a_process_that_does_not_read_holds_up_one_message() -> None:
         before = len(server.received)
         results = await asyncio.gather(*(client.call_tool("a", {}) for _ in range(20)), return_exceptions=True)
         assert {type(result) for result in results} == {Timeout}
+        assert server.most_writing == 1
         assert len(server.received) == before
 
 

@@ -182,7 +182,8 @@ async def test_an_expired_session_is_renewed_and_the_call_repeated(status: int, 
         await client.subscribe("a://1")
         results = await asyncio.gather(*(client.call_tool("a", {}) for _ in range(3)))
         assert results == [DONE] * 3
-        assert len(server.requests("initialize")) == 2
+        first, second = server.requests("initialize")
+        assert first.headers.keys() == second.headers.keys()  # neither a session nor a version
         assert server.requests("tools/call")[-1].headers["mcp-session-id"] == "s2"
         assert changed == ["tools"]
         again = await server.request("resources/subscribe", 2)
@@ -423,6 +424,7 @@ async def test_other_redirects_are_not_followed(status: int, location: str) -> N
     async with http_client(server) as client:
         with pytest.raises(ProtocolError, match="redirects to"):
             await client.call_tool("a", {})
+        assert len(server.requests("tools/call")) == 1
 
 
 class Tokens:
@@ -535,6 +537,15 @@ async def test_a_stateless_call_is_cancelled_by_closing_its_stream() -> None:
         async with asyncio.timeout(10):
             await left.wait()
         assert server.requests("notifications/cancelled") == []
+
+
+async def test_a_configured_stateless_version_does_not_lead_to_the_old_transport() -> None:
+    """MCP-008, MCP-064"""
+    server = HttpServer({"server/discover": Reply(404)})
+    async with server.serving() as url:
+        with pytest.raises(HttpRefused):
+            await connect_http(url, INFO, version="2026-07-28")
+        assert [request.verb for request in server.received] == ["POST"]
 
 
 async def test_a_stateless_stream_is_not_taken_up() -> None:

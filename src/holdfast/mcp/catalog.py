@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -67,6 +67,23 @@ class Prompt(Wire):
     description: str | None = None
     arguments: list[PromptArgument] | None = None
     meta: Json | None = meta_field()
+
+
+class _Execution(Wire):
+    task_support: Any = None
+
+
+class _Executed(Wire):
+    execution: _Execution | None = None
+
+
+def needs_task(raw: msgspec.Raw) -> bool:
+    """Whether the tool that was sent like this can only be called as a task (2025-11-25)."""
+    try:
+        found = msgspec.json.decode(raw, type=_Executed).execution
+    except ValueError:
+        return False
+    return found is not None and found.task_support == "required"
 
 
 Offered: TypeAlias = Tool | Resource | ResourceTemplate | Prompt

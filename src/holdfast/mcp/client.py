@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from holdfast.mcp.catalog import Listing, Prompt, Resource, ResourceTemplate, Tool
+from holdfast.mcp.catalog import Listing, Prompt, Resource, ResourceTemplate, Tool, needs_task
 from holdfast.mcp.client_peer import ClientPeer
 from holdfast.mcp.connection import Connection
 from holdfast.mcp.errors import McpError, NotOffered, ServerError, SessionExpired, Timeout
@@ -362,13 +362,14 @@ class Client:
             raise Timeout(kind.method, seconds) from error
 
     def _check_tool(self, tool: Tool, raw: msgspec.Raw) -> str | None:
-        used = self._agreed.version.stateless and self._connection.transport.has_headers
-        if not used or b"x-mcp-header" not in bytes(raw):
-            return None
-        try:
-            param_headers(tool.input_schema)
-        except InvalidAnnotation as error:
-            return str(error)
+        version, data = self._agreed.version, bytes(raw)
+        if version.tasks and b"taskSupport" in data and needs_task(raw):
+            return "it can only be called as a task, which is not supported"
+        if version.stateless and self._connection.transport.has_headers and b"x-mcp-header" in data:
+            try:
+                param_headers(tool.input_schema)
+            except InvalidAnnotation as error:
+                return str(error)
         return None
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from holdfast.mcp.callbacks import tell
 from holdfast.mcp.errors import RpcError
 from holdfast.mcp.handlers import Asked
 from holdfast.mcp.input import Elicitation, RootsAnswer, Sampling
@@ -15,8 +16,6 @@ from holdfast.mcp.versions import SUBSCRIPTION_KEY
 from holdfast.mcp.wire import Json, meta_field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from holdfast.mcp.connection import Connection, IncomingRequest
     from holdfast.mcp.errors import McpError
     from holdfast.mcp.handlers import Handlers
@@ -84,11 +83,11 @@ class ClientPeer:
         handlers = self._handlers
         match method:
             case "notifications/tools/list_changed" if self._wanted(params):
-                _tell(handlers.on_tools_changed)
+                tell(handlers.on_tools_changed)
             case "notifications/prompts/list_changed" if self._wanted(params):
-                _tell(handlers.on_prompts_changed)
+                tell(handlers.on_prompts_changed)
             case "notifications/resources/list_changed" if self._wanted(params):
-                _tell(handlers.on_resources_changed)
+                tell(handlers.on_resources_changed)
             case "notifications/resources/updated" if self._wanted(params):
                 if handlers.on_resource_updated is not None and (updated := _lenient(params, _Updated)):
                     handlers.on_resource_updated(updated.uri)
@@ -112,9 +111,9 @@ class ClientPeer:
 
     def everything_changed(self) -> None:
         """The session is a new one: lists may differ from the old one's."""
-        _tell(self._handlers.on_tools_changed)
-        _tell(self._handlers.on_prompts_changed)
-        _tell(self._handlers.on_resources_changed)
+        tell(self._handlers.on_tools_changed)
+        tell(self._handlers.on_prompts_changed)
+        tell(self._handlers.on_resources_changed)
 
     def _asked(self, request: IncomingRequest) -> Asked:
         return Asked(self.connection.keys(request.answering))
@@ -125,11 +124,6 @@ class ClientPeer:
         subscribed = _lenient(params, _Subscribed)
         id = (subscribed.meta or {}).get(SUBSCRIPTION_KEY) if subscribed else None
         return self._subscription is not None and str(id) == str(self._subscription)
-
-
-def _tell(callback: Callable[[], None] | None) -> None:
-    if callback is not None:
-        callback()
 
 
 def _params(params: msgspec.Raw, kind: type[T]) -> T:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from holdfast.mcp.callbacks import tell
 from holdfast.mcp.errors import McpError, ProtocolError, RpcError, ServerClosed, Timeout
 from holdfast.mcp.messages import (
     INTERNAL_ERROR,
@@ -98,6 +99,8 @@ class Connection:
         self._request_limit = request_limit
         self.batches = False
         """Whether a message may be an array of messages."""
+        self.calls_may_be_cancelled = False
+        """Whether the other side may cancel a call that was made to it."""
         self.strays = 0
         """Answers to no call that waits, and requests whose id is in use."""
         self._peer = peer
@@ -202,7 +205,7 @@ class Connection:
             else:
                 self._handle(frame, answering)
         except Malformed:
-            self._call_peer(self._peer.on_garbage, frame)
+            tell(self._peer.on_garbage, frame)
             return False
         except ProtocolError as error:
             if answering is None or not self.failed(answering, error):
@@ -227,7 +230,7 @@ class Connection:
             self.failed(id, _again(error))
         for task in list(self._answering.values()):
             task.cancel()
-        self._call_peer(self._peer.on_closed, error)
+        tell(self._peer.on_closed, error)
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -240,7 +243,7 @@ class Connection:
             case Notification("notifications/cancelled", params):
                 self._cancelled(params)
             case Notification(method, params):
-                self._call_peer(self._peer.on_notification, method, params)
+                tell(self._peer.on_notification, method, params)
             case Request() as request:
                 self._begin(request, answering)
 
@@ -261,7 +264,7 @@ class Connection:
         token = progress.progress_token
         call = self._calls.get(token) if isinstance(token, int) else None
         if call is not None and call.on_progress is not None and not call.answer.done():
-            self._call_peer(call.on_progress, Progress(progress.progress, progress.total, progress.message))
+            tell(call.on_progress, Progress(progress.progress, progress.total, progress.message))
 
     def _cancelled(self, params: msgspec.Raw) -> None:
         try:
@@ -270,6 +273,8 @@ class Connection:
             return
         if id in self._answering:
             self._answering[id].cancel()
+        elif self.calls_may_be_cancelled and isinstance(id, int):
+            self.failed(id, ServerClosed("The other side has cancelled the request"))
 
     def _begin(self, request: Request, answering: int | None) -> None:
         if self._end is not None:
@@ -306,12 +311,6 @@ class Connection:
         with suppress(McpError, TimeoutError):
             async with asyncio.timeout(CANCEL_SECONDS):
                 await self.notify("notifications/cancelled", params)
-
-    def _call_peer(self, callback: Callable[..., None], *arguments: object) -> None:
-        try:
-            callback(*arguments)
-        except Exception:
-            log.exception("a callback for an MCP connection failed")
 
 
 def _encoded(method: str, write: Callable[..., bytes], *parts: Any) -> bytes:

@@ -103,11 +103,13 @@ class HttpExchange:
         raise AssertionError
 
     def _redirected(self, method: str, target: Url, response: Response, count: int) -> Url:
-        location = response.headers.get("location", "")
+        location = response.headers.get("location", "").strip()
         try:
             new = parse(urljoin(str(target), location))
         except ValueError as error:
             raise ProtocolError("The MCP server redirects to an address that is not valid") from error
+        if not location:
+            raise ProtocolError("The MCP server redirects to nowhere")
         keeps_method = method == "GET" or response.status in (307, 308)
         if count > REDIRECTS or not keeps_method or not _same_place(new, target):
             raise ProtocolError(

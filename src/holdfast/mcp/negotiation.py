@@ -127,6 +127,8 @@ class Negotiation:
             raise NoCommonVersion(result.supported_versions)
         version = VERSIONS[common[-1]]
         self._connection.transport.adopt(version)
+        # A server ends a subscription like this. With a handshake it has requests of its own under the same ids.
+        self._connection.calls_may_be_cancelled = True
         server = result.meta.get(SERVER_KEY) if isinstance(result.meta, dict) else None
         return Agreement(version, read_capabilities(result.capabilities), _info(server), result.instructions)
 

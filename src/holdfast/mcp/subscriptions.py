@@ -8,6 +8,7 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Any
 
+from holdfast.mcp.callbacks import tell
 from holdfast.mcp.errors import McpError, NeedsAuthorization, NotOffered, ServerClosed
 
 if TYPE_CHECKING:
@@ -142,8 +143,7 @@ class Subscriptions:
             ("promptsListChanged", handlers.on_prompts_changed),
             ("resourcesListChanged", handlers.on_resources_changed),
         ):
-            if name in wanted and callback is not None:
-                callback()
-        if handlers.on_resource_updated is not None:
-            for uri in wanted.get("resourceSubscriptions", ()):
-                handlers.on_resource_updated(uri)
+            if name in wanted:
+                tell(callback)
+        for uri in wanted.get("resourceSubscriptions", ()):
+            tell(handlers.on_resource_updated, uri)

@@ -34,6 +34,8 @@ class Version(msgspec.Struct, frozen=True):
     """Results may have structured content and links to resources."""
     structured_any: bool = False
     """Structured content may be any JSON, not only an object."""
+    tasks: bool = False
+    """A tool may demand to be called as a task, which is not done here."""
     resumable: bool = True
     """Over HTTP a broken stream may be taken up again with `Last-Event-ID`."""
 
@@ -45,7 +47,7 @@ VERSIONS = {
         Version("2024-11-05", structured=False),
         Version("2025-03-26", batches=True, structured=False),
         Version("2025-06-18", elicitation=True),
-        Version("2025-11-25", elicitation=True, elicitation_url=True),
+        Version("2025-11-25", elicitation=True, elicitation_url=True, tasks=True),
         Version(
             "2026-07-28",
             stateless=True,

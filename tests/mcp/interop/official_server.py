@@ -19,7 +19,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resolve import Elicit, ListRoots, Resolve, Sample
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 
 class Sum(BaseModel):
@@ -106,6 +106,11 @@ def make() -> MCPServer:
             types.EmbeddedResource(resource=types.TextResourceContents(uri="memo://1", text="memo")),
             types.ResourceLink(uri="memo://2", name="two"),
         ]
+
+    @server.tool()
+    def weather(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})]) -> str:
+        """Over HTTP the region is repeated in a header."""
+        return f"rain in {region}"
 
     @server.tool()
     def greet_person(person: Annotated[Person, Resolve(ask)]) -> str:

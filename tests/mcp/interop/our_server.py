@@ -75,7 +75,7 @@ server = Server(Implementation(name="ours", version="3"), Tools(), instructions=
 
 async def main() -> None:
     pipes = await OwnPipes.open()
-    print("printed by mistake again")
+    print("printed by mistake", flush=True)
     await server.serve(StdioTransport(pipes))
 
 

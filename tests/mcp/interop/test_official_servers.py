@@ -215,6 +215,15 @@ async def test_a_server_announces_that_its_tools_have_changed(way: str, version:
                 await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize("way", ["lines", "streamable", "json"])
+async def test_marked_arguments_are_repeated_as_headers(way: str, ports: dict[str, int]) -> None:
+    """MCP-027, MCP-068"""
+    async with connected(way, "2026-07-28", ports, Notes()) as client:
+        for region in ("north", "Köln"):  # the tools have not been listed at first
+            assert text(await client.call_tool("weather", {"region": region})) == f"rain in {region}"
+        assert bool(client._param_headers) == (way != "lines")  # the refused call has led to a list
+
+
 async def test_a_call_whose_stream_is_interrupted_is_taken_up_again(ports: dict[str, int]) -> None:
     """MCP-062"""
     async with connected("streamable", "2025-11-25", ports, Notes()) as client:
