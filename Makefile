@@ -75,6 +75,7 @@ bench: setup ## ratios of one run: the event log against bare SQLite, streams ag
 	@$(BIN)/python benchmarks/mentions.py
 	@$(BIN)/python benchmarks/children.py
 	@$(BIN)/python benchmarks/sandbox.py
+	@$(BIN)/python benchmarks/mcp.py
 	@$(BIN)/python benchmarks/mcp_client.py
 
 generate: setup ## write the generated clients, the reference pages and the index of the rules anew

@@ -240,7 +240,9 @@ class Sources:
         return alike[0] if len(alike) == 1 else None
 
     def ending(self, path: str) -> str | None:
-        """The module whose path ends like this, if there is exactly one."""
+        """The module with this path, or whose path ends like this, if there is exactly one."""
+        if exact := [name for name, file in self.paths.items() if str(file) == path]:
+            return exact[0]
         matches = [name for name, file in self.paths.items() if f"/{file}".endswith(f"/{path}")]
         return matches[0] if len(matches) == 1 else None
 

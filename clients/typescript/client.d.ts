@@ -16,6 +16,8 @@ export interface Client {
   readonly sessions: SessionsOperations
   readonly permissions: PermissionsOperations
   readonly questions: QuestionsOperations
+  readonly forms: FormsOperations
+  readonly integrations: IntegrationsOperations
   readonly agents: AgentsOperations
   readonly models: ModelsOperations
   readonly providers: ProvidersOperations
@@ -24,8 +26,8 @@ export interface Client {
   readonly references: ReferencesOperations
   readonly config: ConfigOperations
   readonly sandbox: SandboxOperations
-  readonly integrations: IntegrationsOperations
   readonly credentials: CredentialsOperations
+  readonly mcp: McpOperations
   readonly files: FilesOperations
   readonly ptys: PtysOperations
   readonly projectCopies: ProjectCopiesOperations
@@ -185,6 +187,42 @@ export interface QuestionsOperations {
   reject(input: { sessionID: string; requestID: string }, options?: CallOptions): Promise<void>
 }
 
+export interface FormsOperations {
+  /** Pending forms of a Location. */
+  listRequests(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly Form[]>>
+  /** Pending forms of a Session and its descendants, or with `global` those that belong to no Session. Fails with SessionNotFoundError. */
+  list(input: { sessionID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<readonly Form[]>
+  /** Ask a person to fill in a form. Read its state to get the answer. Fails with ConflictError, SessionNotFoundError. */
+  create(input: { sessionID: string; title: string; fields: readonly FormField[]; location?: LocationSelector | null | undefined; id?: string | null | undefined; metadata?: Record<string, unknown> | null | undefined }, options?: CallOptions): Promise<Form>
+  /** A form of a Session or a descendant, settled or not. Fails with FormNotFoundError, SessionNotFoundError. */
+  get(input: { sessionID: string; formID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Form>
+  /** Whether a form is pending, cancelled or answered, with the answer. Fails with FormNotFoundError, SessionNotFoundError. */
+  state(input: { sessionID: string; formID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<FormState>
+  /** Answer a form of a Session or a descendant. Fails with FormNotFoundError, FormAlreadySettledError, FormInvalidAnswerError, SessionNotFoundError. */
+  reply(input: { sessionID: string; formID: string; answer: Record<string, string | number | boolean | readonly string[]>; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
+  /** Cancel a form of a Session or a descendant. Fails with FormNotFoundError, FormAlreadySettledError, SessionNotFoundError. */
+  cancel(input: { sessionID: string; formID: string; location?: LocationSelector | null | undefined; decline?: boolean | null | undefined }, options?: CallOptions): Promise<void>
+}
+
+export interface IntegrationsOperations {
+  /** Begin the sign-in that a form of the Session asks for: a page that leads a browser to the service. Fails with NotFoundError, SessionNotFoundError. */
+  signInPage(input: { sessionID: string; integrationID: string }, options?: CallOptions): Promise<Uint8Array>
+  /** The integrations, with their connection methods and current connections. */
+  list(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly IntegrationInfo[]>>
+  /** One integration, or null. */
+  get(input: { integrationID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, IntegrationInfo | null>>
+  /** Store a key. It replaces the current credential. Fails with ServiceUnavailableError. */
+  connectKey(input: { integrationID: string; key: string; location?: LocationSelector | null | undefined; label?: string | null | undefined }, options?: CallOptions): Promise<void>
+  /** Start a sign-in that the user completes in a browser. */
+  connectOauth(input: { integrationID: string; methodID: string; inputs: Record<string, string>; location?: LocationSelector | null | undefined; label?: string | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, Attempt>>
+  /** The status of a sign-in. */
+  attemptStatus(input: { attemptID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, AttemptStatus>>
+  /** Finish a sign-in with the code that the provider showed. Fails with ServiceUnavailableError. */
+  attemptComplete(input: { attemptID: string; location?: LocationSelector | null | undefined; code?: string | null | undefined }, options?: CallOptions): Promise<void>
+  /** Cancel a sign-in. An unknown id is accepted. */
+  attemptCancel(input: { attemptID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
+}
+
 export interface AgentsOperations {
   /** The agents of a Location. */
   list(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly Agent[]>>
@@ -233,28 +271,30 @@ export interface SandboxOperations {
   get(input?: { location?: LocationSelector | null | undefined; probe?: boolean | null | undefined }, options?: CallOptions): Promise<SandboxInfo>
 }
 
-export interface IntegrationsOperations {
-  /** The integrations, with their connection methods and current connections. */
-  list(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly IntegrationInfo[]>>
-  /** One integration, or null. */
-  get(input: { integrationID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, IntegrationInfo | null>>
-  /** Store a key. It replaces the current credential. Fails with ServiceUnavailableError. */
-  connectKey(input: { integrationID: string; key: string; location?: LocationSelector | null | undefined; label?: string | null | undefined }, options?: CallOptions): Promise<void>
-  /** Start a sign-in that the user completes in a browser. */
-  connectOauth(input: { integrationID: string; methodID: string; inputs: Record<string, string>; location?: LocationSelector | null | undefined; label?: string | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, Attempt>>
-  /** The status of a sign-in. */
-  attemptStatus(input: { attemptID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, AttemptStatus>>
-  /** Finish a sign-in with the code that the provider showed. Fails with ServiceUnavailableError. */
-  attemptComplete(input: { attemptID: string; location?: LocationSelector | null | undefined; code?: string | null | undefined }, options?: CallOptions): Promise<void>
-  /** Cancel a sign-in. An unknown id is accepted. */
-  attemptCancel(input: { attemptID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
-}
-
 export interface CredentialsOperations {
   /** Change the label of a stored credential. An unknown id is accepted. Fails with ServiceUnavailableError. */
   update(input: { credentialID: string; label: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
   /** Delete a stored credential. An unknown id is accepted. Fails with ServiceUnavailableError. */
   remove(input: { credentialID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
+}
+
+export interface McpOperations {
+  /** The MCP servers by name, with their status. */
+  list(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly McpServer[]>>
+  /** The resources and templates of resources that the servers are known to offer. */
+  resources(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, McpResourceCatalog>>
+  /** Add a server, or replace the one of this name, until the process ends. It is started in the background. */
+  add(input: { server: string; config: McpConfig; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
+  /** Close a server and forget it until the process ends. Its credential stays. Fails with McpServerNotFoundError. */
+  remove(input: { server: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
+  /** Start a server, also a disabled one. Answers when it is connected or has failed; its status tells which. Fails with McpServerNotFoundError. */
+  connect(input: { server: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
+  /** Close a server. It is not used again before it is connected, or the process ends. Fails with McpServerNotFoundError. */
+  disconnect(input: { server: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
+  /** Call a tool outside of a Session. Nobody is asked: neither for permission nor for input. Fails with McpServerNotFoundError, ServiceUnavailableError. */
+  call(input: { server: string; tool: string; location?: LocationSelector | null | undefined; arguments?: Record<string, unknown> | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, McpCallResult>>
+  /** What a server wrote to standard error, its log messages and its changes of state: the end of it, or what was added after a position. Fails with McpServerNotFoundError. */
+  log(input: { server: string; location?: LocationSelector | null | undefined; position?: string | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, McpLog>>
 }
 
 export interface FilesOperations {
@@ -402,6 +442,16 @@ export interface AttemptStatus {
 export interface AttemptTime {
   readonly created: number
   readonly expires: number
+}
+
+export interface BooleanField {
+  readonly type: "boolean"
+  readonly key: string
+  readonly title?: string
+  readonly description?: string
+  readonly required?: boolean
+  readonly when?: readonly FormCondition[]
+  readonly default?: boolean
 }
 
 export interface Budget {
@@ -599,6 +649,16 @@ export interface Evaluation {
   readonly effect: "allow" | "ask" | "deny"
 }
 
+export interface ExternalField {
+  readonly type: "external"
+  readonly key: string
+  readonly title?: string
+  readonly description?: string
+  readonly required?: boolean
+  readonly when?: readonly FormCondition[]
+  readonly url: string
+}
+
 export interface FileAttachment {
   readonly uri: string
   readonly mime: string
@@ -652,6 +712,60 @@ export interface ForkThrough {
   readonly type: "through"
 }
 
+export interface Form {
+  readonly id: string
+  readonly sessionID: string
+  readonly title: string
+  readonly metadata?: Record<string, unknown>
+  readonly fields: readonly FormField[]
+  readonly tool?: QuestionTool
+  readonly ancestors?: readonly string[]
+}
+
+export interface FormCancelledLive {
+  readonly id: string
+  readonly sessionID: string
+  readonly ancestors?: readonly string[]
+}
+
+export interface FormCondition {
+  readonly key: string
+  readonly op: "eq" | "neq"
+  readonly value: string | number | boolean
+}
+
+export interface FormCreatedLive {
+  readonly form: Form
+  readonly sessionID: string
+  readonly ancestors?: readonly string[]
+}
+
+export type FormField =
+  | StringField
+  | NumberField
+  | IntegerField
+  | BooleanField
+  | MultiselectField
+  | ExternalField
+
+export interface FormOption {
+  readonly value: string
+  readonly label: string
+  readonly description?: string
+}
+
+export interface FormRepliedLive {
+  readonly id: string
+  readonly sessionID: string
+  readonly answer: Record<string, string | number | boolean | readonly string[]>
+  readonly ancestors?: readonly string[]
+}
+
+export interface FormState {
+  readonly status: "answered" | "cancelled" | "pending"
+  readonly answer?: Record<string, string | number | boolean | readonly string[]>
+}
+
 export interface Generated {
   readonly text: string
 }
@@ -700,6 +814,18 @@ export interface InboxUser {
 export interface InstructionEntry {
   readonly key: string
   readonly value: unknown
+}
+
+export interface IntegerField {
+  readonly type: "integer"
+  readonly key: string
+  readonly title?: string
+  readonly description?: string
+  readonly required?: boolean
+  readonly when?: readonly FormCondition[]
+  readonly minimum?: number
+  readonly maximum?: number
+  readonly default?: number
 }
 
 export interface IntegrationConnectionUpdated {
@@ -777,6 +903,126 @@ export interface LocationProject {
 export interface LocationSelector {
   readonly directory?: string
   readonly workspace?: string
+}
+
+export interface McpCallResult {
+  readonly content: readonly (Record<string, unknown>)[]
+  readonly structuredContent?: unknown
+  readonly isError?: boolean
+}
+
+export type McpConfig =
+  | McpLocalConfig
+  | McpRemoteConfig
+
+export interface McpConnected {
+  readonly status: "connected"
+}
+
+export interface McpDisabled {
+  readonly status: "disabled"
+}
+
+export interface McpFailed {
+  readonly status: "failed"
+  readonly error: string
+}
+
+export interface McpLocalConfig {
+  readonly type: "local"
+  readonly command: readonly string[]
+  readonly cwd?: string
+  readonly environment?: Record<string, string>
+  readonly disabled?: boolean
+  readonly timeout?: McpTimeouts
+  readonly codemode?: boolean
+  readonly eager?: boolean
+}
+
+export interface McpLog {
+  readonly text: string
+  readonly position: string
+}
+
+export interface McpNeedsAuth {
+  readonly status: "needs_auth"
+}
+
+export interface McpOAuth {
+  readonly client_id?: string
+  readonly client_secret?: string
+  readonly scope?: string
+  readonly callback_port?: number
+  readonly redirect_uri?: string
+}
+
+export interface McpPending {
+  readonly status: "pending"
+}
+
+export interface McpRemoteConfig {
+  readonly type: "remote"
+  readonly url: string
+  readonly headers?: Record<string, string>
+  readonly oauth?: McpOAuth | boolean
+  readonly disabled?: boolean
+  readonly timeout?: McpTimeouts
+  readonly codemode?: boolean
+  readonly eager?: boolean
+}
+
+export interface McpResource {
+  readonly server: string
+  readonly name: string
+  readonly uri: string
+  readonly description?: string
+  readonly mimeType?: string
+}
+
+export interface McpResourceCatalog {
+  readonly resources: readonly McpResource[]
+  readonly templates: readonly McpResourceTemplate[]
+}
+
+export interface McpResourceTemplate {
+  readonly server: string
+  readonly name: string
+  readonly uriTemplate: string
+  readonly description?: string
+  readonly mimeType?: string
+}
+
+export interface McpResourcesChanged {
+  readonly server: string
+}
+
+export interface McpServer {
+  readonly name: string
+  readonly status: McpStatus
+  readonly integrationID?: string
+  readonly state?: "configured" | "connected" | "disabled" | "failed" | "known" | "needs_auth" | "starting"
+  readonly since?: number
+  readonly error?: string
+  readonly tools?: number
+  readonly version?: string
+  readonly problems?: readonly string[]
+}
+
+export type McpStatus =
+  | McpConnected
+  | McpPending
+  | McpDisabled
+  | McpNeedsAuth
+  | McpFailed
+
+export interface McpStatusChanged {
+  readonly server: string
+}
+
+export interface McpTimeouts {
+  readonly startup?: number
+  readonly catalog?: number
+  readonly execution?: number
 }
 
 export type Method =
@@ -877,6 +1123,20 @@ export interface Moved {
   readonly subdirectory?: string
 }
 
+export interface MultiselectField {
+  readonly type: "multiselect"
+  readonly key: string
+  readonly title?: string
+  readonly description?: string
+  readonly required?: boolean
+  readonly when?: readonly FormCondition[]
+  readonly options: readonly FormOption[]
+  readonly minItems?: number
+  readonly maxItems?: number
+  readonly custom?: boolean
+  readonly default?: readonly string[]
+}
+
 export interface NativeApi {
   readonly type: "native"
   readonly url?: string
@@ -888,6 +1148,18 @@ export interface NativeModelApi {
   readonly id: string
   readonly url?: string
   readonly settings: Record<string, unknown>
+}
+
+export interface NumberField {
+  readonly type: "number"
+  readonly key: string
+  readonly title?: string
+  readonly description?: string
+  readonly required?: boolean
+  readonly when?: readonly FormCondition[]
+  readonly minimum?: number
+  readonly maximum?: number
+  readonly default?: number
 }
 
 export interface OAuthMethod {
@@ -1525,6 +1797,23 @@ export interface StepStarted {
   readonly snapshot?: string
 }
 
+export interface StringField {
+  readonly type: "string"
+  readonly key: string
+  readonly title?: string
+  readonly description?: string
+  readonly required?: boolean
+  readonly when?: readonly FormCondition[]
+  readonly format?: "date" | "date-time" | "email" | "uri"
+  readonly minLength?: number
+  readonly maxLength?: number
+  readonly pattern?: string
+  readonly placeholder?: string
+  readonly default?: string
+  readonly options?: readonly FormOption[]
+  readonly custom?: boolean
+}
+
 export interface Synthetic {
   readonly timestamp: number
   readonly sessionID: string
@@ -1839,7 +2128,7 @@ export interface WaitCause {
 }
 
 export interface WaitInfo {
-  readonly kind: "blocked" | "budget" | "compaction" | "input" | "owner" | "permission" | "provider" | "question" | "recovery" | "retry" | "subagent" | "tool"
+  readonly kind: "authorization" | "blocked" | "budget" | "compaction" | "form" | "input" | "owner" | "permission" | "provider" | "question" | "recovery" | "retry" | "subagent" | "tool"
   readonly since: number
   readonly what: string
   readonly ends: string
@@ -1895,9 +2184,14 @@ export interface DurableEventData {
 export interface LiveEventData {
   readonly "catalog.updated": CatalogUpdated
   readonly "file.edited": FileEdited
+  readonly "form.cancelled": FormCancelledLive
+  readonly "form.created": FormCreatedLive
+  readonly "form.replied": FormRepliedLive
   readonly "global.disposed": GlobalDisposed
   readonly "integration.connection.updated": IntegrationConnectionUpdated
   readonly "integration.updated": IntegrationUpdated
+  readonly "mcp.resources.changed": McpResourcesChanged
+  readonly "mcp.status.changed": McpStatusChanged
   readonly "models-dev.refreshed": ModelsDevRefreshed
   readonly "permission.v2.asked": PermissionAskedLive
   readonly "permission.v2.replied": PermissionRepliedLive
@@ -1979,6 +2273,31 @@ export interface ForbiddenError extends Error {
 }
 export declare function isForbiddenError(error: unknown): error is ForbiddenError
 
+export interface FormAlreadySettledError extends Error {
+  readonly _tag: "FormAlreadySettledError"
+  readonly message: string
+  readonly id: string
+  readonly status: 409
+}
+export declare function isFormAlreadySettledError(error: unknown): error is FormAlreadySettledError
+
+export interface FormInvalidAnswerError extends Error {
+  readonly _tag: "FormInvalidAnswerError"
+  readonly message: string
+  readonly id: string
+  readonly field?: string
+  readonly status: 400
+}
+export declare function isFormInvalidAnswerError(error: unknown): error is FormInvalidAnswerError
+
+export interface FormNotFoundError extends Error {
+  readonly _tag: "FormNotFoundError"
+  readonly message: string
+  readonly id: string
+  readonly status: 404
+}
+export declare function isFormNotFoundError(error: unknown): error is FormNotFoundError
+
 export interface InstructionEntryValueTooLargeError extends Error {
   readonly _tag: "InstructionEntryValueTooLargeError"
   readonly message: string
@@ -2003,6 +2322,14 @@ export interface InvalidRequestError extends Error {
   readonly status: 400
 }
 export declare function isInvalidRequestError(error: unknown): error is InvalidRequestError
+
+export interface McpServerNotFoundError extends Error {
+  readonly _tag: "McpServerNotFoundError"
+  readonly message: string
+  readonly server: string
+  readonly status: 404
+}
+export declare function isMcpServerNotFoundError(error: unknown): error is McpServerNotFoundError
 
 export interface MessageNotFoundError extends Error {
   readonly _tag: "MessageNotFoundError"
@@ -2103,9 +2430,13 @@ export type ApiError =
   | CommandNotFoundError
   | ConflictError
   | ForbiddenError
+  | FormAlreadySettledError
+  | FormInvalidAnswerError
+  | FormNotFoundError
   | InstructionEntryValueTooLargeError
   | InvalidCursorError
   | InvalidRequestError
+  | McpServerNotFoundError
   | MessageNotFoundError
   | NotFoundError
   | PermissionNotFoundError

@@ -6,9 +6,13 @@ export { ClientError, basicAuthorization, follow, followTree, isClientError } fr
 export const isCommandNotFoundError = (error) => error?._tag === "CommandNotFoundError"
 export const isConflictError = (error) => error?._tag === "ConflictError"
 export const isForbiddenError = (error) => error?._tag === "ForbiddenError"
+export const isFormAlreadySettledError = (error) => error?._tag === "FormAlreadySettledError"
+export const isFormInvalidAnswerError = (error) => error?._tag === "FormInvalidAnswerError"
+export const isFormNotFoundError = (error) => error?._tag === "FormNotFoundError"
 export const isInstructionEntryValueTooLargeError = (error) => error?._tag === "InstructionEntryValueTooLargeError"
 export const isInvalidCursorError = (error) => error?._tag === "InvalidCursorError"
 export const isInvalidRequestError = (error) => error?._tag === "InvalidRequestError"
+export const isMcpServerNotFoundError = (error) => error?._tag === "McpServerNotFoundError"
 export const isMessageNotFoundError = (error) => error?._tag === "MessageNotFoundError"
 export const isNotFoundError = (error) => error?._tag === "NotFoundError"
 export const isPermissionNotFoundError = (error) => error?._tag === "PermissionNotFoundError"
@@ -105,6 +109,25 @@ export function createClient(options) {
       reply: call({ method: "POST", path: "/api/session/{sessionID}/question/{requestID}/reply", shape: "void", errors: [400, 401, 404], payload: ["answers"] }),
       reject: call({ method: "POST", path: "/api/session/{sessionID}/question/{requestID}/reject", shape: "void", errors: [400, 401, 404] }),
     },
+    forms: {
+      listRequests: call({ method: "GET", path: "/api/form/request", shape: "location", errors: [400, 401], query: ["location"] }),
+      list: call({ method: "GET", path: "/api/session/{sessionID}/form", shape: "data", errors: [400, 401, 404], query: ["location"] }),
+      create: call({ method: "POST", path: "/api/session/{sessionID}/form", shape: "data", errors: [400, 401, 404, 409], query: ["location"], payload: ["title", "fields", "id", "metadata"] }),
+      get: call({ method: "GET", path: "/api/session/{sessionID}/form/{formID}", shape: "data", errors: [400, 401, 404], query: ["location"] }),
+      state: call({ method: "GET", path: "/api/session/{sessionID}/form/{formID}/state", shape: "data", errors: [400, 401, 404], query: ["location"] }),
+      reply: call({ method: "POST", path: "/api/session/{sessionID}/form/{formID}/reply", shape: "void", errors: [400, 401, 404, 409], query: ["location"], payload: ["answer"] }),
+      cancel: call({ method: "POST", path: "/api/session/{sessionID}/form/{formID}/cancel", shape: "void", errors: [400, 401, 404, 409], query: ["location"], payload: ["decline"] }),
+    },
+    integrations: {
+      signInPage: call({ method: "GET", path: "/api/session/{sessionID}/integration/{integrationID}/sign-in", shape: "raw", errors: [400, 401, 404] }),
+      list: call({ method: "GET", path: "/api/integration", shape: "location", errors: [400, 401], query: ["location"] }),
+      get: call({ method: "GET", path: "/api/integration/{integrationID}", shape: "location", errors: [400, 401], query: ["location"] }),
+      connectKey: call({ method: "POST", path: "/api/integration/{integrationID}/connect/key", shape: "void", errors: [400, 401, 503], query: ["location"], payload: ["key", "label"] }),
+      connectOauth: call({ method: "POST", path: "/api/integration/{integrationID}/connect/oauth", shape: "location", errors: [400, 401], query: ["location"], payload: ["methodID", "inputs", "label"] }),
+      attemptStatus: call({ method: "GET", path: "/api/integration/attempt/{attemptID}", shape: "location", errors: [400, 401], query: ["location"] }),
+      attemptComplete: call({ method: "POST", path: "/api/integration/attempt/{attemptID}/complete", shape: "void", errors: [400, 401, 503], query: ["location"], payload: ["code"] }),
+      attemptCancel: call({ method: "DELETE", path: "/api/integration/attempt/{attemptID}", shape: "void", errors: [400, 401], query: ["location"] }),
+    },
     agents: {
       list: call({ method: "GET", path: "/api/agent", shape: "location", errors: [400, 401], query: ["location"] }),
     },
@@ -133,18 +156,19 @@ export function createClient(options) {
     sandbox: {
       get: call({ method: "GET", path: "/api/sandbox", shape: "data", errors: [400, 401], query: ["location", "probe"] }),
     },
-    integrations: {
-      list: call({ method: "GET", path: "/api/integration", shape: "location", errors: [400, 401], query: ["location"] }),
-      get: call({ method: "GET", path: "/api/integration/{integrationID}", shape: "location", errors: [400, 401], query: ["location"] }),
-      connectKey: call({ method: "POST", path: "/api/integration/{integrationID}/connect/key", shape: "void", errors: [400, 401, 503], query: ["location"], payload: ["key", "label"] }),
-      connectOauth: call({ method: "POST", path: "/api/integration/{integrationID}/connect/oauth", shape: "location", errors: [400, 401], query: ["location"], payload: ["methodID", "inputs", "label"] }),
-      attemptStatus: call({ method: "GET", path: "/api/integration/attempt/{attemptID}", shape: "location", errors: [400, 401], query: ["location"] }),
-      attemptComplete: call({ method: "POST", path: "/api/integration/attempt/{attemptID}/complete", shape: "void", errors: [400, 401, 503], query: ["location"], payload: ["code"] }),
-      attemptCancel: call({ method: "DELETE", path: "/api/integration/attempt/{attemptID}", shape: "void", errors: [400, 401], query: ["location"] }),
-    },
     credentials: {
       update: call({ method: "PATCH", path: "/api/credential/{credentialID}", shape: "void", errors: [400, 401, 503], query: ["location"], payload: ["label"] }),
       remove: call({ method: "DELETE", path: "/api/credential/{credentialID}", shape: "void", errors: [400, 401, 503], query: ["location"] }),
+    },
+    mcp: {
+      list: call({ method: "GET", path: "/api/mcp", shape: "location", errors: [400, 401], query: ["location"] }),
+      resources: call({ method: "GET", path: "/api/mcp/resource", shape: "location", errors: [400, 401], query: ["location"] }),
+      add: call({ method: "PUT", path: "/api/mcp/{server}", shape: "void", errors: [400, 401], query: ["location"], payload: ["config"] }),
+      remove: call({ method: "DELETE", path: "/api/mcp/{server}", shape: "void", errors: [400, 401, 404], query: ["location"] }),
+      connect: call({ method: "POST", path: "/api/mcp/{server}/connect", shape: "void", errors: [400, 401, 404], query: ["location"] }),
+      disconnect: call({ method: "POST", path: "/api/mcp/{server}/disconnect", shape: "void", errors: [400, 401, 404], query: ["location"] }),
+      call: call({ method: "POST", path: "/api/mcp/{server}/call", shape: "location", errors: [400, 401, 404, 503], query: ["location"], payload: ["tool", "arguments"] }),
+      log: call({ method: "GET", path: "/api/mcp/{server}/log", shape: "location", errors: [400, 401, 404], query: ["location", "position"] }),
     },
     files: {
       read: call({ method: "GET", path: "/api/fs/read/*", shape: "raw", errors: [400, 401, 404], query: ["location"] }),

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from holdfast.core.tool.tool import ToolContext, ToolFailure
     from holdfast.embedded.answer import Answer
     from holdfast.embedded.asgi import asgi
-    from holdfast.embedded.attendant import DISMISS, PermissionDecision, PermissionReply, QuestionDecision
+    from holdfast.embedded.attendant import DISMISS, FormDecision, PermissionDecision, PermissionReply, QuestionDecision
     from holdfast.embedded.blocking import HoldfastSync
     from holdfast.embedded.holdfast import Holdfast
     from holdfast.embedded.pieces import (
         Done,
+        FormPiece,
         PermissionPiece,
         Piece,
         QuestionPiece,
@@ -51,10 +52,14 @@ if TYPE_CHECKING:
         CommandNotFound,
         Conflict,
         Forbidden,
+        FormAlreadySettled,
+        FormNotFound,
         HoldfastError,
         InstructionTooLarge,
         InvalidCursor,
+        InvalidFormAnswer,
         InvalidRequest,
+        McpServerNotFound,
         MessageNotFound,
         MethodNotAllowed,
         NotFound,
@@ -70,6 +75,7 @@ if TYPE_CHECKING:
         Unauthorized,
         UnsupportedMediaType,
     )
+    from holdfast.schema.form import Form, FormState
     from holdfast.schema.insight import Outcome
     from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
@@ -123,12 +129,19 @@ _PUBLIC = {
     "Forbidden": "holdfast.schema.exceptions",
     "ForkBefore": "holdfast.schema.session",
     "ForkThrough": "holdfast.schema.session",
+    "Form": "holdfast.schema.form",
+    "FormAlreadySettled": "holdfast.schema.exceptions",
+    "FormDecision": "holdfast.embedded.attendant",
+    "FormNotFound": "holdfast.schema.exceptions",
+    "FormPiece": "holdfast.embedded.pieces",
+    "FormState": "holdfast.schema.form",
     "Holdfast": "holdfast.embedded.holdfast",
     "HoldfastError": "holdfast.schema.exceptions",
     "HoldfastSettings": "holdfast.embedded.settings",
     "HoldfastSync": "holdfast.embedded.blocking",
     "InstructionTooLarge": "holdfast.schema.exceptions",
     "InvalidCursor": "holdfast.schema.exceptions",
+    "InvalidFormAnswer": "holdfast.schema.exceptions",
     "InvalidRequest": "holdfast.schema.exceptions",
     "JsonCodec": "holdfast.core.context.source",
     "LiveEvent": "holdfast.schema.typed_event",
@@ -170,6 +183,7 @@ _PUBLIC = {
     "SessionMessage": "holdfast.schema.session_message",
     "SessionNotFound": "holdfast.schema.exceptions",
     "ShellMessage": "holdfast.schema.session_message",
+    "McpServerNotFound": "holdfast.schema.exceptions",
     "SkillNotFound": "holdfast.schema.exceptions",
     "Source": "holdfast.core.context.source",
     "StorageError": "holdfast.core.database.errors",
@@ -231,17 +245,25 @@ __all__ = [
     "Forbidden",
     "ForkBefore",
     "ForkThrough",
+    "Form",
+    "FormAlreadySettled",
+    "FormDecision",
+    "FormNotFound",
+    "FormPiece",
+    "FormState",
     "Holdfast",
     "HoldfastError",
     "HoldfastSettings",
     "HoldfastSync",
     "InstructionTooLarge",
     "InvalidCursor",
+    "InvalidFormAnswer",
     "InvalidRequest",
     "JsonCodec",
     "LiveEvent",
     "Located",
     "Location",
+    "McpServerNotFound",
     "MessageNotFound",
     "MethodNotAllowed",
     "ModelRef",

@@ -39,7 +39,7 @@ async def servers() -> AsyncIterator[Servers]:
 
 @pytest.fixture
 async def hf(world: World, servers: Servers) -> AsyncIterator[Holdfast]:
-    world.configure(mcp={"docs": {"type": "remote", "url": servers.url}})
+    world.configure(mcp={"docs": {"type": "remote", "url": servers.url, "disabled": True}})
     async with world.host() as hf:
         yield hf
 
@@ -202,16 +202,17 @@ async def test_a_server_that_is_added_or_moved_is_another_integration(world: Wor
 
 @pytest.mark.parametrize("configured", [True, False])
 def test_nothing_of_oauth_is_imported_before_a_sign_in(holdfast: Machine, configured: bool) -> None:
-    """MCP-100: a configured server costs nothing until it is used, and nothing at all is imported without one."""
-    holdfast.configure_user(mcp={"docs": {"type": "remote", "url": "https://x.example"}} if configured else {})
+    """MCP-100, MCP-172: a disabled server costs nothing of OAuth, and without a server nothing is imported."""
+    docs = {"type": "remote", "url": "https://x.example", "disabled": True}
+    holdfast.configure_user(mcp={"docs": docs} if configured else {})
     script = (
         "import asyncio, sys, holdfast\n"
         "async def main():\n"
         "    async with holdfast.Holdfast() as hf:\n"
         "        print([found.name for found in (await hf.integrations.list()).data if found.id[:4] == 'mcp_'])\n"
         "asyncio.run(main())\n"
-        "print([name for name in sys.modules if name.startswith('holdfast.mcp')])\n"
-        "print('holdfast.core.mcp' in sys.modules)\n"
+        "print([name for name in sys.modules if name.startswith('holdfast.mcp.oauth')])\n"
+        "print('holdfast.mcp' in sys.modules or 'holdfast.core.mcp.server' in sys.modules)\n"
     )
     holdfast.started_by = [sys.executable, "-c", script]
     assert holdfast().out == ("['docs']\n[]\nTrue\n" if configured else "[]\n[]\nFalse\n")

@@ -19,7 +19,10 @@ from holdfast.protocol.openapi import EXTENSION, document
 OF_THE_NEXT_GENERATION = {
     "v2.config.get",
     *(f"v2.session.{name}" for name in ("command", "skill", "shell", "synthetic", "fork", "generate", "background")),
+    *(f"v2.mcp.{name}" for name in ("list", "resource.catalog", "add", "remove", "connect", "disconnect")),
     *(f"v2.session.inbox.{name}" for name in ("list", "cancel", "steer", "queue")),
+    "v2.form.request.list",
+    *(f"v2.session.form.{name}" for name in ("list", "create", "get", "state", "reply", "cancel")),
     *(f"v2.session.instructions.entry.{name}" for name in ("list", "put", "remove")),
 }
 """Operations that the recorded contract does not have yet, under the names that OpenCode 2.0 gives them."""
@@ -51,6 +54,8 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     ("v2.session.*", "200.data*.children: added"): "API-565: how many children a listed Session has",
     ("v2.session.interrupt", "query.background: added"): "API-568: subagents in the background too",
     ("v2.event.subscribe", "200<type=session.tree.connected>: added"): "EVT-091: only in the stream of a tree",
+    ("v2.event.subscribe", "200<type=form.*>: added"): "API-616: forms, as in OpenCode 2.0",
+    ("v2.event.subscribe", "200<type=mcp.*.changed>: added"): "API-595: as in OpenCode 2.0",
     ("v2.session.prompt", "payload.*: added"): "API-484: options of a prompt, and its flat shape",
     ("v2.session.prompt", "payload.prompt: optional"): "API-484: the flat shape has none",
     ("v2.*", "200*.prompt.*: added"): "SES-206: a prompt keeps its options",
@@ -292,11 +297,12 @@ def test_extensions_are_marked_and_leave_the_contract_alone() -> None:
 
 
 def test_the_location_is_one_deep_parameter() -> None:
-    """API-031: `location[directory]` and `location[workspace]` are its parts; session routes have none (API-033)."""
+    """API-031: `location[directory]` and `location[workspace]` are its parts; session routes have none (API-033),
+    except those of forms, which may belong to no Session (API-617)."""
     for endpoint in API:
         _, _, operation = Document(document()).operations[endpoint.operation]
         found = [item for item in operation["parameters"] if item["name"] == "location"]
-        assert len(found) == (endpoint.scope is EndpointScope.LOCATION)
+        assert len(found) == (endpoint.scope in (EndpointScope.LOCATION, EndpointScope.FORM))
         for parameter in found:
             schema = Document(document()).resolve(parameter["schema"])
             assert (parameter["style"], parameter["explode"], set(schema["properties"])) == (

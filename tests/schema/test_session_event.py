@@ -99,6 +99,9 @@ PRIVATE = {
         "question.asked",
         "question.replied",
         "question.rejected",
+        "form.asked",
+        "form.replied",
+        "form.cancelled",
     )
 }
 ALL = (*SESSION_DEFINITIONS, *LIVE_DEFINITIONS)

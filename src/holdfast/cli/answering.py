@@ -1,4 +1,5 @@
-"""Answers the permission requests and questions of a Session, and of its descendants, while `holdfast run` follows it.
+"""Answers the permission requests, questions and forms of a Session, and of its descendants, while `holdfast run`
+follows it.
 
 Invariants
 - One request at a time is on the terminal, in the order in which they were asked.
@@ -12,22 +13,28 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.client.errors import ApiError, ClientError
 from holdfast.schema.deferred import deferred
+from holdfast.schema.exceptions import InvalidFormAnswer
+from holdfast.schema.form import Form
 from holdfast.schema.permission import PermissionRequest
 from holdfast.schema.question import QuestionRequest
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from holdfast.cli import dialogue
+    from holdfast.cli import dialogue, form_dialogue, sign_in_dialogue
     from holdfast.cli.attendance import Attendance
     from holdfast.cli.screen import Screen
     from holdfast.client.generated.async_client import AsyncClient
 else:
     dialogue = deferred("holdfast.cli.dialogue")
+    form_dialogue = deferred("holdfast.cli.form_dialogue")
+    sign_in_dialogue = deferred("holdfast.cli.sign_in_dialogue")
 
 T = TypeVar("T")
+Request = PermissionRequest | QuestionRequest | Form
 
 ELSEWHERE = "  (another client has answered)"
+SIGNED_IN = "  (signed in)"
 
 
 class Answering:
@@ -37,7 +44,7 @@ class Answering:
         self._screen = screen
         self._attendance = attendance
         self._terminal = attendance.terminal
-        self._waiting: asyncio.Queue[PermissionRequest | QuestionRequest] = asyncio.Queue()
+        self._waiting: asyncio.Queue[Request] = asyncio.Queue()
         self._known: set[str] = set()
         self._settled: set[str] = set()
         self._asking: tuple[str, asyncio.Task[Any]] | None = None
@@ -58,10 +65,12 @@ class Answering:
                 self._add(msgspec.convert(data, PermissionRequest))
             case "question.v2.asked":
                 self._add(msgspec.convert(data, QuestionRequest))
+            case "form.created":
+                self._add(msgspec.convert(data["form"], Form))
             case "permission.v2.replied" | "question.v2.replied" | "question.v2.rejected":
-                self._settled.add(data["requestID"])
-                if self._asking is not None and self._asking[0] == data["requestID"]:
-                    self._asking[1].cancel()
+                self._answered(data["requestID"])
+            case "form.replied" | "form.cancelled":
+                self._answered(data["id"])
 
     async def look(self) -> None:
         """Find requests whose event did not arrive: asked before the stream was open, or in another process."""
@@ -69,23 +78,35 @@ class Answering:
             self._add(permission)
         for question in await self._client.questions.list(self._session_id):
             self._add(question)
+        for form in await self._client.forms.list(self._session_id):
+            self._add(form)
 
-    def _add(self, request: PermissionRequest | QuestionRequest) -> None:
+    def _answered(self, request_id: str) -> None:
+        self._settled.add(request_id)
+        if self._asking is not None and self._asking[0] == request_id:
+            self._asking[1].cancel()
+
+    def _add(self, request: Request) -> None:
+        if isinstance(request, Form) and request.tool is None:
+            return  # no call waits for it, and its answer is not for this run
         if request.id not in self._known:
             self._known.add(request.id)
             self._waiting.put_nowait(request)
 
-    async def _settle(self, request: PermissionRequest | QuestionRequest) -> None:
+    async def _settle(self, request: Request) -> None:
         self._screen.hold()
         try:
             if isinstance(request, PermissionRequest):
                 await self._reply(request)
+            elif isinstance(request, Form):
+                await self._fill_in(request)
             else:
                 await self._answer(request)
         except AnsweredElsewhere:
-            self._say(ELSEWHERE)
+            signed_in = isinstance(request, Form) and sign_in_dialogue.is_sign_in(request)
+            self._say(SIGNED_IN if signed_in else ELSEWHERE)
         except ApiError as error:
-            self._say(ELSEWHERE if error.status == 404 else f"  (the answer was refused: {error})")
+            self._say(ELSEWHERE if error.status in (404, 409) else f"  (the answer was refused: {error})")
         except ClientError as error:
             self._say(f"  (the answer did not arrive: {error})")
         finally:
@@ -112,6 +133,29 @@ class Answering:
         else:
             await self._client.questions.reply(self._session_id, request_id=request.id, answers=answers)
 
+    async def _fill_in(self, form: Form) -> None:
+        if self._terminal is None:
+            await self._client.forms.cancel(self._session_id, form_id=form.id)
+            return
+        self._say_who(form)
+        if sign_in_dialogue.is_sign_in(form):
+            await self._unless_answered(form.id, sign_in_dialogue.sign_in(self._terminal, self._client, form))
+            await self._client.forms.cancel(self._session_id, form_id=form.id)
+            return
+        problem: str | None = None
+        while True:
+            asking = form_dialogue.fill_in(self._terminal, form, problem)
+            answer = await self._unless_answered(form.id, asking)
+            if answer is None:
+                await self._client.forms.cancel(self._session_id, form_id=form.id)
+                return
+            try:
+                await self._client.forms.reply(self._session_id, form_id=form.id, answer={**answer})
+            except InvalidFormAnswer as error:
+                problem = str(error)
+                continue
+            return
+
     async def _unless_answered(self, request_id: str, asking: Coroutine[Any, Any, T]) -> T:
         """The person's answer. Raises AnsweredElsewhere as soon as another client has answered."""
         task = asyncio.get_running_loop().create_task(asking)
@@ -126,7 +170,7 @@ class Answering:
             task.cancel()
             self._asking = None
 
-    def _say_who(self, request: PermissionRequest | QuestionRequest) -> None:
+    def _say_who(self, request: Request) -> None:
         if request.session_id != self._session_id:
             self._say(f"? the child session {request.session_id} asks:")
 

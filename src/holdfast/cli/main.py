@@ -32,6 +32,7 @@ COMMANDS = (
     "commands",
     "skills",
     "auth",
+    "mcp",
     "config",
     "trust",
     "doctor",

@@ -43,7 +43,7 @@ async def sign_in(
         if paste or attempt.mode == "code":
             problem = await _complete(host, attempt)
         else:
-            if _has_browser():
+            if has_browser():
                 click.launch(attempt.url)
             click.echo("waiting for the browser; Ctrl-C cancels", err=True)
             problem = await _wait(host, attempt)
@@ -82,7 +82,7 @@ async def _wait(host: Holdfast, attempt: Attempt) -> str | None:
         await asyncio.sleep(POLL_SECONDS)
 
 
-def _has_browser() -> bool:
+def has_browser() -> bool:
     """One with windows: without a display, a browser of the terminal would be started in it."""
     graphical = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
     return sys.stderr.isatty() and graphical

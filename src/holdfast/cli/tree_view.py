@@ -26,7 +26,7 @@ REDRAW_SECONDS = 0.2
 """Events of this time are shown together."""
 LOOK_SECONDS = 2.0
 """How long nothing may happen until the tree is read again: the end of a process makes no event."""
-URGENT = ("permission", "question", "blocked", "recovery", "budget", "subagent")
+URGENT = ("permission", "question", "form", "authorization", "blocked", "recovery", "budget", "subagent")
 
 
 async def with_client(attach: str | None, work: Callable[[AsyncClient], Coroutine[Any, Any, int]]) -> int:

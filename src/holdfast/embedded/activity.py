@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.activity import Activity
     from holdfast.embedded.piece_maker import PieceMaker
     from holdfast.embedded.pieces import Piece
+    from holdfast.schema.form import Form
     from holdfast.schema.permission import PermissionRequest
     from holdfast.schema.prompt import Admission
     from holdfast.schema.question import QuestionRequest
@@ -52,7 +53,7 @@ class _SessionIdle(Frozen):
 class _OpenRequests(Frozen):
     """Requests to a person that wait in the Session."""
 
-    requests: tuple[PermissionRequest | QuestionRequest, ...]
+    requests: tuple[PermissionRequest | QuestionRequest | Form, ...]
 
 
 _Item = _Received | _ConnectionLost | _SessionIdle | _OpenRequests | Exception
@@ -176,7 +177,8 @@ class PromptActivity:
         await self._live_begun.wait()
         permissions = await self._client.permissions.list(self._session_id)
         questions = await self._client.questions.list(self._session_id)
-        await self._queue.put(_OpenRequests((*permissions, *questions)))
+        forms = [form for form in await self._client.forms.list(self._session_id) if form.tool is not None]
+        await self._queue.put(_OpenRequests((*permissions, *questions, *forms)))
 
     async def _wait(self) -> None:
         await self._client.sessions.wait(self._session_id)

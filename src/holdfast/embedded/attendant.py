@@ -1,4 +1,4 @@
-"""Answers permission requests and questions with functions of the program.
+"""Answers permission requests, questions and forms with functions of the program.
 
 Invariants
 - Only requests of Sessions that this host executes are answered, and those that already wait in a Session which the
@@ -13,7 +13,7 @@ import asyncio
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from enum import Enum
@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.client.errors import ApiError, ClientError
 from holdfast.schema.deferred import deferred
-from holdfast.schema.exceptions import InvalidRequest, NotFound
+from holdfast.schema.exceptions import FormAlreadySettled, InvalidRequest, NotFound
+from holdfast.schema.form import Form
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.live_event import FormCreatedLive
 from holdfast.schema.permission import PermissionRequest, Reply
 from holdfast.schema.question import QuestionRequest
 from holdfast.schema.session import Session
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 else:
     piece_maker = deferred("holdfast.embedded.piece_maker")
 
-ASKED = frozenset(("permission.v2.asked", "question.v2.asked"))
+ASKED = frozenset(("permission.v2.asked", "question.v2.asked", "form.created"))
 REPLIES = ("once", "always", "reject")
 ANSWERS_ITSELF = "this host answers requests itself: it has unattended={!r}, and functions need 'wait'"
 
@@ -45,7 +47,7 @@ log = logging.getLogger(__name__)
 
 
 class Dismiss(Enum):
-    """The answer to a question that nobody will answer; it ends the turn."""
+    """The answer to a question that nobody will answer, which ends the turn, or to a form, which is cancelled."""
 
     DISMISS = "dismiss"
 
@@ -64,13 +66,16 @@ class PermissionReply(Frozen):
 
 PermissionDecision = Reply | PermissionReply | None
 QuestionDecision = str | Sequence[str | Sequence[str]] | Dismiss | None
+FormDecision = Mapping[str, Any] | Dismiss | None
 PermissionCallback = Callable[[PermissionRequest], PermissionDecision | Awaitable[PermissionDecision]]
 QuestionCallback = Callable[[QuestionRequest], QuestionDecision | Awaitable[QuestionDecision]]
+FormCallback = Callable[[Form], FormDecision | Awaitable[FormDecision]]
+Request = PermissionRequest | QuestionRequest | Form
 
 
 class _Registered(Frozen, eq=False):
     callback: Callable[[Any], Any]
-    kind: type[PermissionRequest] | type[QuestionRequest]
+    kind: type[Request]
     session_id: str | None
 
 
@@ -91,6 +96,9 @@ class Attendant:
 
     def on_question(self, callback: QuestionCallback, session: Session | str | None) -> Callable[[], None]:
         return self._register(callback, QuestionRequest, session)
+
+    def on_form(self, callback: FormCallback, session: Session | str | None) -> Callable[[], None]:
+        return self._register(callback, Form, session)
 
     def open(self) -> None:
         """The runtime is open."""
@@ -113,7 +121,7 @@ class Attendant:
     def _register(
         self,
         callback: Callable[[Any], Any],
-        kind: type[PermissionRequest] | type[QuestionRequest],
+        kind: type[Request],
         session: Session | str | None,
     ) -> Callable[[], None]:
         if self._unattended != "wait":
@@ -147,6 +155,8 @@ class Attendant:
                     self._handle(piece_maker.plain_request(asked, PermissionRequest))
                 elif isinstance(asked, QuestionRequest):
                     self._handle(piece_maker.plain_request(asked, QuestionRequest))
+                elif isinstance(asked, FormCreatedLive):
+                    self._handle(asked.form)
 
     async def _look(self, registered: _Registered) -> None:
         """Find the requests that were made before the function was registered."""
@@ -156,33 +166,35 @@ class Attendant:
         except (ApiError, ClientError) as error:
             log.error("cannot look for requests of %s: %s", registered.session_id or "this host", error)
 
-    async def _made_before(self, registered: _Registered) -> list[PermissionRequest | QuestionRequest]:
+    async def _made_before(self, registered: _Registered) -> list[Request]:
         session_ids: list[str] = []
         if registered.session_id is not None:
             session_ids = [registered.session_id]
         else:
             active = await self._client.sessions.active()
             session_ids = [session_id for session_id in active if self._runtime.execution.here(session_id)]
-        found: list[PermissionRequest | QuestionRequest] = []
+        found: list[Request] = []
         for session_id in session_ids:
             if registered.kind is PermissionRequest:
                 found += await self._client.permissions.list(session_id)
-            else:
+            elif registered.kind is QuestionRequest:
                 found += await self._client.questions.list(session_id)
+            else:
+                found += await self._client.forms.list(session_id)
         return found
 
-    def _handle(self, request: PermissionRequest | QuestionRequest) -> None:
+    def _handle(self, request: Request) -> None:
         if request.id not in self._handled:
             self._handled.add(request.id)
             self._start(self._ask(request))
 
-    async def _ask(self, request: PermissionRequest | QuestionRequest) -> None:
+    async def _ask(self, request: Request) -> None:
         try:
             await self._answer(request)
         finally:
             self._handled.discard(request.id)
 
-    async def _answer(self, request: PermissionRequest | QuestionRequest) -> None:
+    async def _answer(self, request: Request) -> None:
         try:
             decision = await self._decision(request)
         except Exception:
@@ -192,12 +204,12 @@ class Attendant:
             return
         try:
             await self._reply(request, decision)
-        except NotFound:
+        except (NotFound, FormAlreadySettled):
             pass  # somebody else has answered
         except (ApiError, ClientError) as error:
             log.error("%s of %s stays open, the answer was refused: %s", request.id, request.session_id, error)
 
-    async def _decision(self, request: PermissionRequest | QuestionRequest) -> Any:
+    async def _decision(self, request: Request) -> Any:
         """The first answer of a function. Functions that are registered meanwhile are asked too."""
         asked: set[_Registered] = set()
         while waiting := [found for found in self._responsible(request) if found not in asked]:
@@ -207,22 +219,32 @@ class Attendant:
                 return decision
         return None
 
-    def _responsible(self, request: PermissionRequest | QuestionRequest) -> list[_Registered]:
+    def _responsible(self, request: Request) -> list[_Registered]:
         fitting = [found for found in reversed(self._registered) if type(request) is found.kind]
         line = (request.session_id, *reversed(request.ancestors or ()), None)
         return [found for session_id in line for found in fitting if found.session_id == session_id]
 
-    async def _reply(self, request: PermissionRequest | QuestionRequest, decision: Any) -> None:
+    async def _reply(self, request: Request, decision: Any) -> None:
         if isinstance(request, PermissionRequest):
             given = _permission_reply(decision)
             await self._client.permissions.reply(
                 request.session_id, request_id=request.id, reply=given.reply, message=given.message, save=given.save
             )
+        elif isinstance(request, Form):
+            await self._reply_to_form(request, decision)
         elif decision is DISMISS:
             await self._client.questions.reject(request.session_id, request_id=request.id)
         else:
             answers = _answers(request, decision)
             await self._client.questions.reply(request.session_id, request_id=request.id, answers=answers)
+
+    async def _reply_to_form(self, form: Form, decision: Any) -> None:
+        if decision is DISMISS:
+            await self._client.forms.cancel(form.session_id, form_id=form.id)
+        elif isinstance(decision, Mapping):
+            await self._client.forms.reply(form.session_id, form_id=form.id, answer=dict(decision))
+        else:
+            raise InvalidRequest(f"a form is answered with a mapping of its keys to values, not {decision!r}")
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name="holdfast-attendant")

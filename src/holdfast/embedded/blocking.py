@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from holdfast.core.event.log import Mismatch
     from holdfast.core.tool.tool import Tool
     from holdfast.embedded.answer import Answer
-    from holdfast.embedded.attendant import PermissionCallback, QuestionCallback
+    from holdfast.embedded.attendant import FormCallback, PermissionCallback, QuestionCallback
     from holdfast.embedded.pieces import Piece
     from holdfast.embedded.prompting import PromptSettings, RunOptions
     from holdfast.embedded.settings import HoldfastSettings
@@ -121,6 +121,10 @@ class HoldfastSync(Client):
     def on_question(self, callback: QuestionCallback, *, session: Session | str | None = None) -> Callable[[], None]:
         """As of `Holdfast`. An ordinary function is called in a thread of its own, and may use this host."""
         return self._added(lambda: self._host.on_question(callback, session=session))
+
+    def on_form(self, callback: FormCallback, *, session: Session | str | None = None) -> Callable[[], None]:
+        """As of `Holdfast`. An ordinary function is called in a thread of its own, and may use this host."""
+        return self._added(lambda: self._host.on_form(callback, session=session))
 
     def default_model(self) -> ModelRef | None:
         """The model that a Session without one would use here."""

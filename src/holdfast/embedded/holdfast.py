@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from holdfast.core.tool.tool import Tool
     from holdfast.embedded import prompting
     from holdfast.embedded.answer import Answer
-    from holdfast.embedded.attendant import PermissionCallback, QuestionCallback
+    from holdfast.embedded.attendant import FormCallback, PermissionCallback, QuestionCallback
     from holdfast.embedded.pieces import Piece
     from holdfast.embedded.prompting import Prompting, PromptSettings, RunOptions
     from holdfast.schema.model import ModelRef
@@ -182,6 +182,11 @@ class Holdfast(AsyncClient):
         """Answer the questions of the model likewise. The function gets a QuestionRequest and returns one answer for
         each question, a single text if there is one question, DISMISS to end the turn, or None to leave it open."""
         return self._attendant.on_question(callback, session)
+
+    def on_form(self, callback: FormCallback, *, session: Session | str | None = None) -> Callable[[], None]:
+        """Answer forms, such as questions of MCP servers, likewise. The function gets a Form and returns the values by
+        the keys of its fields, DISMISS to cancel it, or None to leave it open."""
+        return self._attendant.on_form(callback, session)
 
     def application(
         self,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.embedded.pieces import (
+    FormPiece,
     PermissionPiece,
     QuestionPiece,
     ReasoningPiece,
@@ -22,6 +23,7 @@ from holdfast.embedded.pieces import (
 )
 from holdfast.schema import live_event as live
 from holdfast.schema import session_event as ev
+from holdfast.schema.form import Form
 from holdfast.schema.permission import PermissionRequest
 from holdfast.schema.question import QuestionRequest
 from holdfast.schema.session_message import TextContent
@@ -107,7 +109,7 @@ class PieceMaker:
             yield from self._tool_pieces(event)
             yield from self._other_pieces(event)
 
-    def take_requests(self, requests: Iterable[PermissionRequest | QuestionRequest]) -> Iterator[Piece]:
+    def take_requests(self, requests: Iterable[PermissionRequest | QuestionRequest | Form]) -> Iterator[Piece]:
         """The pieces of requests that are open now, without those that were passed on."""
         for request in requests:
             if not self._promoted or self.next_began or request.id in self._asked:
@@ -115,6 +117,8 @@ class PieceMaker:
             self._asked.add(request.id)
             if isinstance(request, PermissionRequest):
                 yield PermissionPiece(request=request)
+            elif isinstance(request, Form):
+                yield FormPiece(request=request)
             else:
                 yield QuestionPiece(request=request)
 
@@ -191,6 +195,8 @@ class PieceMaker:
                 yield from self.take_requests([plain_request(asked, PermissionRequest)])
             case live.QuestionAskedLive() as question:
                 yield from self.take_requests([plain_request(question, QuestionRequest)])
+            case live.FormCreatedLive(form=form) if form.tool is not None:
+                yield from self.take_requests([form])
 
 
 def plain_request(event: Request, kind: type[Request]) -> Request:

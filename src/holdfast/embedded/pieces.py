@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.embedded.answer import Answer
+from holdfast.schema.form import Form
 from holdfast.schema.permission import PermissionRequest
 from holdfast.schema.question import QuestionRequest
 from holdfast.schema.record import Record
@@ -81,6 +82,12 @@ class QuestionPiece(BasePiece):
     request: QuestionRequest
 
 
+class FormPiece(BasePiece):
+    """A tool call waits for a form. `hf.forms.reply` answers it; so does `hf.on_form`."""
+
+    request: Form
+
+
 class RetryPiece(BasePiece):
     """The provider failed, and the request is sent again."""
 
@@ -102,6 +109,7 @@ Piece = (
     | ToolFinished
     | PermissionPiece
     | QuestionPiece
+    | FormPiece
     | RetryPiece
     | Done
 )

@@ -39,14 +39,28 @@ class SchemaProblem(ValueError):
 
 def check_schema(schema: dict[str, Any]) -> None:
     """Raises SchemaProblem for the first problem."""
+    _check_size(schema)
+    for place, node in _nodes(schema, root=schema):
+        _check_node(schema, node, place)
+    _check_cycles(schema)
+
+
+def check_structure(schema: dict[str, Any]) -> None:
+    """Whether the schema can be walked through: its size and depth, schemas in their places, references that lead to
+    one of them and come to an end. Nothing is said about other keywords. Raises SchemaProblem for the first problem."""
+    _check_size(schema)
+    for place, node in _nodes(schema, root=schema):
+        if "$ref" in node:
+            _check_reference(schema, node["$ref"], f"{place}.$ref")
+    _check_cycles(schema)
+
+
+def _check_size(schema: dict[str, Any]) -> None:
     if is_nested_deeper(schema):
         raise SchemaProblem("$", f"the schema is nested more than {LEVELS} levels deep")
     size = len(encode(schema))
     if size > SCHEMA_BYTES:
         raise SchemaProblem("$", f"the schema has {size} bytes; at most {SCHEMA_BYTES} are allowed")
-    for place, node in _nodes(schema, root=schema):
-        _check_node(schema, node, place)
-    _check_cycles(schema)
 
 
 def _nodes(schema: dict[str, Any], *, root: dict[str, Any] | None = None) -> Iterator[tuple[str, dict[str, Any]]]:

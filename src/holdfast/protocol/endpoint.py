@@ -38,6 +38,8 @@ class EndpointScope(Enum):
     """Belongs to the Session in its path, which is checked before anything is decoded."""
     LOCATION = "location"
     """Takes its Location from the query or headers; its query is a `LocationQuery`."""
+    FORM = "form"
+    """Belongs to the Session in its path, or, with `global` in that place, to a Location as above."""
 
 
 class LocationSelector(Record):

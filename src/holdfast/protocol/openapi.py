@@ -116,7 +116,7 @@ def _query_parameters(endpoint: Endpoint, schemas: _Schemas) -> Iterable[Schema]
     record = schemas.properties(endpoint.query)
     for name, schema in record["properties"].items():
         parameter = {"name": name, "in": "query", "required": name in record.get("required", ()), "schema": schema}
-        deep = endpoint.scope is EndpointScope.LOCATION and name == "location"
+        deep = endpoint.scope in (EndpointScope.LOCATION, EndpointScope.FORM) and name == "location"
         yield {**parameter, "style": "deepObject", "explode": True} if deep else parameter
 
 

@@ -3,7 +3,8 @@
 InvalidRequestError 400      InvalidCursorError 400       UnauthorizedError 401      ForbiddenError 403
 SessionNotFoundError 404     MessageNotFoundError 404     ProviderNotFoundError 404  PermissionNotFoundError 404
 QuestionNotFoundError 404    PtyNotFoundError 404         CommandNotFoundError 404   SkillNotFoundError 404
-NotFoundError 404
+FormNotFoundError 404        McpServerNotFoundError 404   NotFoundError 404          FormInvalidAnswerError 400
+FormAlreadySettledError 409
 MethodNotAllowedError 405    ConflictError 409            UnsupportedMediaTypeError 415
 InstructionEntryValueTooLargeError 413
 UnknownError 500             ServiceUnavailableError 503
@@ -66,6 +67,22 @@ class QuestionNotFoundError(PublicError):
     request_id: str
 
 
+class FormNotFoundError(PublicError):
+    status: ClassVar[int] = 404
+    id: str
+
+
+class FormAlreadySettledError(PublicError):
+    status: ClassVar[int] = 409
+    id: str
+
+
+class FormInvalidAnswerError(PublicError):
+    status: ClassVar[int] = 400
+    id: str
+    field: str | None = None
+
+
 class PtyNotFoundError(PublicError):
     status: ClassVar[int] = 404
     pty_id: str
@@ -75,6 +92,12 @@ class CommandNotFoundError(PublicError):
     status: ClassVar[int] = 404
 
     command: str
+
+
+class McpServerNotFoundError(PublicError):
+    status: ClassVar[int] = 404
+
+    server: str
 
 
 class SkillNotFoundError(PublicError):

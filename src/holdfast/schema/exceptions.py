@@ -3,6 +3,7 @@
 HoldfastError                   `code` names the failure, the text explains it
 ├── ApiError                    an operation failed in a way that the API declares: `status`, `body`
 │   ├── InvalidRequest 400      `kind`, `field`
+│   ├── InvalidFormAnswer 400   `id`, `field`
 │   ├── InvalidCursor 400
 │   ├── ProjectCopyFailed 400   `force_required`
 │   ├── Unauthorized 401
@@ -13,11 +14,14 @@ HoldfastError                   `code` names the failure, the text explains it
 │   │   ├── ProviderNotFound    `provider_id`
 │   │   ├── PermissionNotFound  `request_id`
 │   │   ├── QuestionNotFound    `request_id`
+│   │   ├── FormNotFound        `id`
 │   │   ├── PtyNotFound         `pty_id`
 │   │   ├── CommandNotFound     `command`
-│   │   └── SkillNotFound       `skill`
+│   │   ├── SkillNotFound       `skill`
+│   │   └── McpServerNotFound   `server`
 │   ├── MethodNotAllowed 405
 │   ├── Conflict 409            `resource`
+│   ├── FormAlreadySettled 409  `id`
 │   ├── InstructionTooLarge 413 `actual_bytes`, `max_bytes`
 │   ├── UnsupportedMediaType 415
 │   ├── ServerFailed 500        `ref` finds the failure in the server's log
@@ -205,6 +209,38 @@ class QuestionNotFound(NotFound):
         self.request_id = request_id
 
 
+class FormNotFound(NotFound):
+    """No such form here, or it belongs to another Session."""
+
+    struct = wire.FormNotFoundError
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"Form not found: {id[:NAME_CHARACTERS]}")
+        self.id = id
+
+
+class FormAlreadySettled(ApiError):
+    """The form was answered or cancelled before."""
+
+    struct = wire.FormAlreadySettledError
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"Form already settled: {id}")
+        self.id = id
+
+
+class InvalidFormAnswer(ApiError):
+    """The answer does not fit the form, which goes on waiting: `field` is the key of the field."""
+
+    struct = wire.FormInvalidAnswerError
+
+    def __init__(self, id: str, reason: str, *, field: str | None = None) -> None:
+        where = f"field {field!r}: " if field is not None else ""
+        super().__init__(f"This answer does not fit the form: {where}{reason}")
+        self.id = id
+        self.field = field
+
+
 class PtyNotFound(NotFound):
     """No such terminal in this Location."""
 
@@ -234,6 +270,17 @@ class SkillNotFound(NotFound):
     def __init__(self, skill: str) -> None:
         super().__init__(f"Skill not found: {skill[:NAME_CHARACTERS]}")
         self.skill = skill[:NAME_CHARACTERS]
+
+
+class McpServerNotFound(NotFound):
+    """The Location has no such MCP server."""
+
+    struct = wire.McpServerNotFoundError
+
+    def __init__(self, server: str) -> None:
+        shown = server[:NAME_CHARACTERS]
+        super().__init__(f"MCP server not found: {shown}. `holdfast mcp list` lists the servers.")
+        self.server = shown
 
 
 class MethodNotAllowed(ApiError):

@@ -27,6 +27,8 @@ class WaitInfo(Record):
         "tool",
         "permission",
         "question",
+        "form",
+        "authorization",
         "owner",
         "compaction",
         "blocked",

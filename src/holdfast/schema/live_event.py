@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from holdfast.schema.form import Form, FormAnswer, FormIDField, FormOwnerField
 from holdfast.schema.ids import MessageIDField, SessionIDField
 from holdfast.schema.permission import PermissionRequest, Reply
 from holdfast.schema.question import Answer, QuestionRequest
@@ -122,6 +123,27 @@ class QuestionRepliedLive(Record):
 class QuestionRejectedLive(Record):
     session_id: SessionIDField
     request_id: str
+    ancestors: tuple[SessionIDField, ...] | None = None
+
+
+class FormCreatedLive(Record):
+    """`session_id` and `ancestors` are those of the form."""
+
+    form: Form
+    session_id: FormOwnerField
+    ancestors: tuple[SessionIDField, ...] | None = None
+
+
+class FormRepliedLive(Record):
+    id: FormIDField
+    session_id: FormOwnerField
+    answer: FormAnswer
+    ancestors: tuple[SessionIDField, ...] | None = None
+
+
+class FormCancelledLive(Record):
+    id: FormIDField
+    session_id: FormOwnerField
     ancestors: tuple[SessionIDField, ...] | None = None
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from holdfast.schema import live_event as live
-from holdfast.schema import pty
+from holdfast.schema import mcp, pty
 from holdfast.schema import session_event as ev
 from holdfast.schema import task_event as task
 from holdfast.schema.budget_event import BudgetSet
@@ -131,6 +131,9 @@ SESSION_DEFINITIONS: tuple[Definition, ...] = (
     _session("session.next.question.asked", ev.QuestionAsked, public=False),
     _session("session.next.question.replied", ev.QuestionReplied, public=False),
     _session("session.next.question.rejected", ev.QuestionRejected, public=False),
+    _session("session.next.form.asked", ev.FormAsked, public=False),
+    _session("session.next.form.replied", ev.FormReplied, public=False),
+    _session("session.next.form.cancelled", ev.FormCancelled, public=False),
 )
 
 LIVE_DEFINITIONS: tuple[Definition, ...] = (
@@ -150,6 +153,9 @@ LIVE_DEFINITIONS: tuple[Definition, ...] = (
     Definition(type="question.v2.asked", payload=live.QuestionAskedLive),
     Definition(type="question.v2.replied", payload=live.QuestionRepliedLive),
     Definition(type="question.v2.rejected", payload=live.QuestionRejectedLive),
+    Definition(type="form.created", payload=live.FormCreatedLive),
+    Definition(type="form.replied", payload=live.FormRepliedLive),
+    Definition(type="form.cancelled", payload=live.FormCancelledLive),
     Definition(type="pty.created", payload=pty.PtyCreated),
     Definition(type="pty.updated", payload=pty.PtyUpdated),
     Definition(type="pty.exited", payload=pty.PtyExited),
@@ -159,6 +165,8 @@ LIVE_DEFINITIONS: tuple[Definition, ...] = (
     Definition(type="integration.updated", payload=live.IntegrationUpdated),
     Definition(type="integration.connection.updated", payload=live.IntegrationConnectionUpdated),
     Definition(type="reference.updated", payload=live.ReferenceUpdated),
+    Definition(type="mcp.status.changed", payload=mcp.McpStatusChanged),
+    Definition(type="mcp.resources.changed", payload=mcp.McpResourcesChanged),
     Definition(type="plugin.added", payload=live.PluginAdded),
     Definition(type="models-dev.refreshed", payload=live.ModelsDevRefreshed),
     Definition(type="server.connected", payload=live.ServerConnected),

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.schema.form import Form, FormAnswer
 from holdfast.schema.ids import MessageIDField, SessionIDField
 from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef
@@ -332,6 +333,26 @@ class QuestionRejected(SessionPayload):
     request_id: str
     cause: Literal["interrupted"] | None = None
     """Why it was rejected without a person."""
+
+
+class FormAsked(SessionPayload):
+    request: Form
+    resumable: bool | None = None
+    held: dict[str, Any] | None = None
+    """What the call needs to go on in another process. It is not part of the public form."""
+
+
+class FormReplied(SessionPayload):
+    request_id: str
+    answer: FormAnswer
+
+
+class FormCancelled(SessionPayload):
+    request_id: str
+    declined: bool | None = None
+    """Whether the person said no, and not only dismissed the form."""
+    cause: Literal["interrupted"] | None = None
+    """Why it was cancelled without a person."""
 
 
 class SessionInfoPayload(Record):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from holdfast.schema import live_event as live
-from holdfast.schema import pty
+from holdfast.schema import mcp, pty
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import decoder
 from holdfast.schema.event import DurablePosition, EventEnvelope
@@ -71,6 +71,9 @@ LiveData = (
     | live.QuestionAskedLive
     | live.QuestionRepliedLive
     | live.QuestionRejectedLive
+    | live.FormCreatedLive
+    | live.FormRepliedLive
+    | live.FormCancelledLive
     | pty.PtyCreated
     | pty.PtyUpdated
     | pty.PtyExited
@@ -80,6 +83,8 @@ LiveData = (
     | live.IntegrationUpdated
     | live.IntegrationConnectionUpdated
     | live.ReferenceUpdated
+    | mcp.McpStatusChanged
+    | mcp.McpResourcesChanged
     | live.PluginAdded
     | live.ModelsDevRefreshed
     | live.ServerConnected

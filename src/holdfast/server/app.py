@@ -16,6 +16,7 @@ from holdfast.core.session.errors import SessionNotFound
 from holdfast.protocol.api import API
 from holdfast.protocol.endpoint import EndpointScope, Envelope
 from holdfast.schema.exceptions import ApiError, InvalidRequest
+from holdfast.schema.form import GLOBAL
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.ids import is_session_id
 from holdfast.schema.live_event import GlobalDisposed
@@ -150,12 +151,15 @@ class App:
         endpoint, handler, path = self._routes.find(method, scope.get("raw_path") or scope["path"].encode())
         if self._access.credentials is None and endpoint.group in PRIVATE_GROUPS:
             self._access.check_page(headers)
+        scope_of = endpoint.scope
+        if scope_of is EndpointScope.FORM:
+            scope_of = EndpointScope.LOCATION if path["sessionID"] == GLOBAL else EndpointScope.SESSION
         call = ApiCall(
             endpoint=endpoint,
             runtime=self._runtime,
             headers=headers,
-            session=await self._session(path["sessionID"]) if endpoint.scope is EndpointScope.SESSION else None,
-            location=self._location(query, headers) if endpoint.scope is EndpointScope.LOCATION else None,
+            session=await self._session(path["sessionID"]) if scope_of is EndpointScope.SESSION else None,
+            location=self._location(query, headers) if scope_of is EndpointScope.LOCATION else None,
             params=decode_params(endpoint, path),
             query=decode_query(endpoint, query),
             payload=await decode_payload(

@@ -25,6 +25,8 @@ BODY_SECONDS = 120.0
 MESSAGE_LIMIT = 1024
 OWN_FIELDS = ("budget",)
 """Payload fields of the contract's operations that OpenCode does not have."""
+WHOLE_FIELDS = ("fields", "answer")
+"""Of forms: what is wrong inside of them is told in the message."""
 EMPTY_VALUES = (b"null", b"false", b"{}", b"[]", b'""')
 
 
@@ -132,4 +134,7 @@ def _invalid(error: Exception, kind: str, fields: Collection[str] = ()) -> ApiEr
     message = f"{reason}\n  at {keys}" if keys else reason
     if len(message) > MESSAGE_LIMIT:
         message = f"{message[:MESSAGE_LIMIT]}... ({len(message) - MESSAGE_LIMIT} more chars)"
-    return InvalidRequest(message, kind=kind, field=".".join(names) if names and names[0] in fields else None)
+    field = names[0] if names[:1] and names[0] in WHOLE_FIELDS else None
+    if field is None and names[:1] and names[0] in fields:
+        field = ".".join(names)
+    return InvalidRequest(message, kind=kind, field=field)

@@ -35,7 +35,7 @@ async def _never() -> None:
 
 class ApiCall(Frozen):
     """A request after authorization, routing and decoding. `session` is set for Session-scoped endpoints, `location`
-    for Location-scoped ones."""
+    for Location-scoped ones. One of them is set for those of forms."""
 
     endpoint: Endpoint
     runtime: Runtime

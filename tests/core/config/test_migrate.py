@@ -36,14 +36,19 @@ Load = Callable[[Any], dict[str, Any]]
         ),
         (
             {"experimental": {"mcp_timeout": 9}, "mcp": {"s": {"type": "remote", "url": "u"}}},
-            {"mcp": {"timeout": {"request": 9}, "servers": {"s": {"type": "remote", "url": "u"}}}},
+            {"mcp": {"timeout": {"catalog": 9, "execution": 9}, "servers": {"s": {"type": "remote", "url": "u"}}}},
         ),
         (
             {"mcp": {"a": {"type": "local", "command": ["x"], "enabled": False, "timeout": 7}, "b": {"enabled": True}}},
             {
                 "mcp": {
                     "servers": {
-                        "a": {"type": "local", "command": ["x"], "disabled": True, "timeout": {"request": 7}},
+                        "a": {
+                            "type": "local",
+                            "command": ["x"],
+                            "disabled": True,
+                            "timeout": {"catalog": 7, "execution": 7},
+                        },
                         "b": {"disabled": False},
                     }
                 }

@@ -278,6 +278,45 @@ async def test_a_move_clears_the_epoch_in_its_own_transaction(drained: Drained) 
     assert (await drained.initialize(fact)).baseline == "a is v1"
 
 
+# -- offers --------------------------------------------------------------------------------------------------------
+
+
+async def test_an_offer_lasts_as_long_as_its_epoch(drained: Drained) -> None:
+    """MCP-200, MCP-202: it is asked for when an epoch begins and not before; an update keeps it, a replacement renews
+    it, and a move ends it."""
+    asked: list[str] = []
+
+    def offer() -> str:
+        asked.append("")
+        return f"offer {len(asked)}"
+
+    fact = Fact("core/a")
+    assert await drained.epochs.offer(SES) == ""
+    epoch = await drained.epochs.initialize(SES, of(fact), drained.lease, offer=offer)
+    assert epoch.offer == await drained.epochs.offer(SES) == "offer 1"
+    fact.value = "v1"
+    epoch = await drained.epochs.prepare(epoch, of(fact), drained.lease, offer=offer)
+    assert (epoch.offer, await drained.epochs.offer(SES), len(asked)) == ("offer 1", "offer 1", 1)
+    compaction = await compact(drained)
+    epoch = await drained.epochs.prepare(epoch, of(fact), drained.lease, offer=offer, compaction_seq=compaction)
+    assert epoch.offer == await drained.epochs.offer(SES) == "offer 2"
+    await drained.log.publish(Moved(timestamp=1, session_id=SES, location=Location(directory="/elsewhere")))
+    assert await drained.epochs.offer(SES) == ""
+
+
+async def test_the_offer_of_the_first_of_two_baselines_is_kept(drained: Drained) -> None:
+    """MCP-202, CTX-093: two processes that begin an epoch at once send the same tools."""
+    first = await drained.epochs.initialize(SES, of(Fact("core/a")), drained.lease, offer=lambda: "one")
+    second = await drained.epochs.initialize(SES, of(Fact("core/a")), drained.lease, offer=lambda: "two")
+    assert first.offer == second.offer == "one"
+
+
+async def test_an_epoch_from_before_has_no_offer(drained: Drained) -> None:
+    """MCP-202: until the next one begins."""
+    epoch = await drained.initialize(Fact("core/a"))
+    assert epoch.offer == ""
+
+
 # -- contention ----------------------------------------------------------------------------------------------------
 
 

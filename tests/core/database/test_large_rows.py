@@ -61,7 +61,7 @@ def fill(path: Path) -> None:
         for text in (f"baseline {id}", f"snapshot {id}"):
             connection.execute("insert into context_text values (?, ?)", (text, data))
         epoch = (id, f"baseline {id}", f"snapshot {id}")
-        connection.execute("insert into session_context_epoch values (?, ?, ?, 0, 0, '{}')", epoch)
+        connection.execute("insert into session_context_epoch values (?, ?, ?, 0, 0, '{}', '')", epoch)
     connection.close()
 
 

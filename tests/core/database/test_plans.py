@@ -14,6 +14,7 @@ QUERIES = load_queries()
 FEW = {
     "activity.all": "only Sessions that owe an answer have a row",
     "event.aggregates": "all of them are asked for",
+    "form.open_of_integration": "only open requests are in the index",
     "inbox.lost_wakes": "only pending inputs have a row",
     "request.open_of_tree": "only open requests are in the index",
     "request.owned": "only open requests are in the index",
@@ -23,7 +24,7 @@ FEW = {
     "task.undelivered": "only background tasks without a delivered result are in the index",
 }
 """Queries that go through a table, or an index, from its beginning."""
-PARTS = ("p", "cut", "last", "newest", "chain", "tree", "more", "line")
+PARTS = ("p", "cut", "last", "newest", "chain", "tree", "more", "line", "offers")
 """Names of what a query has already narrowed down."""
 
 

@@ -23,6 +23,7 @@ from holdfast import (
     Done,
     DurableEvent,
     Event,
+    FormPiece,
     Holdfast,
     HoldfastSettings,
     HoldfastSync,
@@ -189,6 +190,8 @@ def show(piece: Piece) -> str:
             return request.action
         case QuestionPiece(request=question):
             return question.questions[0].question
+        case FormPiece(request=form):
+            return form.title
         case RetryPiece(attempt=attempt):
             return str(attempt)
         case Done(answer=answer):

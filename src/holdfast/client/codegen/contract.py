@@ -24,7 +24,7 @@ SOCKET = "socket"
 CLIENT_MEMBERS = frozenset(
     (
         *("close", "tool", "tools", "context", "verify", "rebuild", "default_model"),
-        *("run", "stream", "ask", "on_permission", "on_question"),
+        *("run", "stream", "ask", "on_permission", "on_question", "on_form"),
     )
 )
 """Members of a client or of the embedded host; groups cannot have these names."""

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from holdfast.schema.budget import Budget, BudgetInfo, UsageInfo
     from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
     from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
+    from holdfast.schema.form import Form, FormField, FormState
     from holdfast.schema.inbox import InboxInput
     from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
     from holdfast.schema.instruction import InstructionEntry
     from holdfast.schema.location import Location, LocationInfo
+    from holdfast.schema.mcp import McpCallResult, McpConfig, McpLog, McpResourceCatalog, McpServer
     from holdfast.schema.model import ModelRef
     from holdfast.schema.permission import PermissionRequest, PermissionSource, SavedApproval
     from holdfast.schema.prompt import Admission, AgentInput, FileInput, JsonFormat, PromptInput, SkillInput, TextFormat
@@ -635,6 +637,154 @@ class QuestionsGroup:
         )
 
 
+class FormsGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def list_requests(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[Form]]:
+        """Pending forms of a Location."""
+        return await self._core.call(
+            operations.FORMS_LIST_REQUESTS,
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    async def list(self, session_id: str, *, location: Location | None = None, options: Options | None = None) -> builtins.list[Form]:
+        """Pending forms of a Session and its descendants, or with `global` those that belong to no Session. Fails with SessionNotFoundError."""
+        return await self._core.call(
+            operations.FORMS_LIST,
+            params={"sessionID": session_id},
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    async def create(self, session_id: str, *, title: str, fields: Sequence[FormField], location: Location | None = None, id: str | None = None, metadata: builtins.dict[str, Any] | None = None, options: Options | None = None) -> Form:
+        """Ask a person to fill in a form. Read its state to get the answer. Fails with ConflictError, SessionNotFoundError."""
+        return await self._core.call(
+            operations.FORMS_CREATE,
+            params={"sessionID": session_id},
+            query={"location": location_query(location)},
+            payload={"title": title, "fields": fields, "id": id, "metadata": metadata},
+            options=options,
+        )
+
+    async def get(self, session_id: str, *, form_id: str, location: Location | None = None, options: Options | None = None) -> Form:
+        """A form of a Session or a descendant, settled or not. Fails with FormNotFoundError, SessionNotFoundError."""
+        return await self._core.call(
+            operations.FORMS_GET,
+            params={"sessionID": session_id, "formID": form_id},
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    async def state(self, session_id: str, *, form_id: str, location: Location | None = None, options: Options | None = None) -> FormState:
+        """Whether a form is pending, cancelled or answered, with the answer. Fails with FormNotFoundError, SessionNotFoundError."""
+        return await self._core.call(
+            operations.FORMS_STATE,
+            params={"sessionID": session_id, "formID": form_id},
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    async def reply(self, session_id: str, *, form_id: str, answer: builtins.dict[str, str | int | float | bool | Sequence[str]], location: Location | None = None, options: Options | None = None) -> None:
+        """Answer a form of a Session or a descendant. Fails with FormNotFoundError, FormAlreadySettledError, FormInvalidAnswerError, SessionNotFoundError."""
+        await self._core.call(
+            operations.FORMS_REPLY,
+            params={"sessionID": session_id, "formID": form_id},
+            query={"location": location_query(location)},
+            payload={"answer": answer},
+            options=options,
+        )
+
+    async def cancel(self, session_id: str, *, form_id: str, location: Location | None = None, decline: bool | None = None, options: Options | None = None) -> None:
+        """Cancel a form of a Session or a descendant. Fails with FormNotFoundError, FormAlreadySettledError, SessionNotFoundError."""
+        await self._core.call(
+            operations.FORMS_CANCEL,
+            params={"sessionID": session_id, "formID": form_id},
+            query={"location": location_query(location)},
+            payload={"decline": decline},
+            options=options,
+        )
+
+
+class IntegrationsGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def sign_in_page(self, session_id: str, *, integration_id: str, options: Options | None = None) -> bytes:
+        """Begin the sign-in that a form of the Session asks for: a page that leads a browser to the service. Fails with NotFoundError, SessionNotFoundError."""
+        return await self._core.call(
+            operations.INTEGRATIONS_SIGN_IN_PAGE,
+            params={"sessionID": session_id, "integrationID": integration_id},
+            options=options,
+        )
+
+    async def list(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[IntegrationInfo]]:
+        """The integrations, with their connection methods and current connections."""
+        return await self._core.call(
+            operations.INTEGRATIONS_LIST,
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    async def get(self, integration_id: str, *, location: Location | None = None, options: Options | None = None) -> Located[IntegrationInfo | None]:
+        """One integration, or null."""
+        return await self._core.call(
+            operations.INTEGRATIONS_GET,
+            params={"integrationID": integration_id},
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    async def connect_key(self, integration_id: str, *, key: str, location: Location | None = None, label: str | None = None, options: Options | None = None) -> None:
+        """Store a key. It replaces the current credential. Fails with ServiceUnavailableError."""
+        await self._core.call(
+            operations.INTEGRATIONS_CONNECT_KEY,
+            params={"integrationID": integration_id},
+            query={"location": location_query(location)},
+            payload={"key": key, "label": label},
+            options=options,
+        )
+
+    async def connect_oauth(self, integration_id: str, *, method_id: str, inputs: builtins.dict[str, str], location: Location | None = None, label: str | None = None, options: Options | None = None) -> Located[Attempt]:
+        """Start a sign-in that the user completes in a browser."""
+        return await self._core.call(
+            operations.INTEGRATIONS_CONNECT_OAUTH,
+            params={"integrationID": integration_id},
+            query={"location": location_query(location)},
+            payload={"methodID": method_id, "inputs": inputs, "label": label},
+            options=options,
+        )
+
+    async def attempt_status(self, attempt_id: str, *, location: Location | None = None, options: Options | None = None) -> Located[AttemptStatus]:
+        """The status of a sign-in."""
+        return await self._core.call(
+            operations.INTEGRATIONS_ATTEMPT_STATUS,
+            params={"attemptID": attempt_id},
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    async def attempt_complete(self, attempt_id: str, *, location: Location | None = None, code: str | None = None, options: Options | None = None) -> None:
+        """Finish a sign-in with the code that the provider showed. Fails with ServiceUnavailableError."""
+        await self._core.call(
+            operations.INTEGRATIONS_ATTEMPT_COMPLETE,
+            params={"attemptID": attempt_id},
+            query={"location": location_query(location)},
+            payload={"code": code},
+            options=options,
+        )
+
+    async def attempt_cancel(self, attempt_id: str, *, location: Location | None = None, options: Options | None = None) -> None:
+        """Cancel a sign-in. An unknown id is accepted."""
+        await self._core.call(
+            operations.INTEGRATIONS_ATTEMPT_CANCEL,
+            params={"attemptID": attempt_id},
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+
 class AgentsGroup:
     def __init__(self, core: AsyncCore) -> None:
         self._core = core
@@ -772,76 +922,6 @@ class SandboxGroup:
         )
 
 
-class IntegrationsGroup:
-    def __init__(self, core: AsyncCore) -> None:
-        self._core = core
-
-    async def list(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[IntegrationInfo]]:
-        """The integrations, with their connection methods and current connections."""
-        return await self._core.call(
-            operations.INTEGRATIONS_LIST,
-            query={"location": location_query(location)},
-            options=options,
-        )
-
-    async def get(self, integration_id: str, *, location: Location | None = None, options: Options | None = None) -> Located[IntegrationInfo | None]:
-        """One integration, or null."""
-        return await self._core.call(
-            operations.INTEGRATIONS_GET,
-            params={"integrationID": integration_id},
-            query={"location": location_query(location)},
-            options=options,
-        )
-
-    async def connect_key(self, integration_id: str, *, key: str, location: Location | None = None, label: str | None = None, options: Options | None = None) -> None:
-        """Store a key. It replaces the current credential. Fails with ServiceUnavailableError."""
-        await self._core.call(
-            operations.INTEGRATIONS_CONNECT_KEY,
-            params={"integrationID": integration_id},
-            query={"location": location_query(location)},
-            payload={"key": key, "label": label},
-            options=options,
-        )
-
-    async def connect_oauth(self, integration_id: str, *, method_id: str, inputs: builtins.dict[str, str], location: Location | None = None, label: str | None = None, options: Options | None = None) -> Located[Attempt]:
-        """Start a sign-in that the user completes in a browser."""
-        return await self._core.call(
-            operations.INTEGRATIONS_CONNECT_OAUTH,
-            params={"integrationID": integration_id},
-            query={"location": location_query(location)},
-            payload={"methodID": method_id, "inputs": inputs, "label": label},
-            options=options,
-        )
-
-    async def attempt_status(self, attempt_id: str, *, location: Location | None = None, options: Options | None = None) -> Located[AttemptStatus]:
-        """The status of a sign-in."""
-        return await self._core.call(
-            operations.INTEGRATIONS_ATTEMPT_STATUS,
-            params={"attemptID": attempt_id},
-            query={"location": location_query(location)},
-            options=options,
-        )
-
-    async def attempt_complete(self, attempt_id: str, *, location: Location | None = None, code: str | None = None, options: Options | None = None) -> None:
-        """Finish a sign-in with the code that the provider showed. Fails with ServiceUnavailableError."""
-        await self._core.call(
-            operations.INTEGRATIONS_ATTEMPT_COMPLETE,
-            params={"attemptID": attempt_id},
-            query={"location": location_query(location)},
-            payload={"code": code},
-            options=options,
-        )
-
-    async def attempt_cancel(self, attempt_id: str, *, location: Location | None = None, options: Options | None = None) -> None:
-        """Cancel a sign-in. An unknown id is accepted."""
-        await self._core.call(
-            operations.INTEGRATIONS_ATTEMPT_CANCEL,
-            params={"attemptID": attempt_id},
-            query={"location": location_query(location)},
-            options=options,
-        )
-
-
 class CredentialsGroup:
     def __init__(self, core: AsyncCore) -> None:
         self._core = core
@@ -862,6 +942,83 @@ class CredentialsGroup:
             operations.CREDENTIALS_REMOVE,
             params={"credentialID": credential_id},
             query={"location": location_query(location)},
+            options=options,
+        )
+
+
+class McpGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def list(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[McpServer]]:
+        """The MCP servers by name, with their status."""
+        return await self._core.call(
+            operations.MCP_LIST,
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    async def resources(self, *, location: Location | None = None, options: Options | None = None) -> Located[McpResourceCatalog]:
+        """The resources and templates of resources that the servers are known to offer."""
+        return await self._core.call(
+            operations.MCP_RESOURCES,
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    async def add(self, server: str, *, config: McpConfig, location: Location | None = None, options: Options | None = None) -> None:
+        """Add a server, or replace the one of this name, until the process ends. It is started in the background."""
+        await self._core.call(
+            operations.MCP_ADD,
+            params={"server": server},
+            query={"location": location_query(location)},
+            payload={"config": config},
+            options=options,
+        )
+
+    async def remove(self, server: str, *, location: Location | None = None, options: Options | None = None) -> None:
+        """Close a server and forget it until the process ends. Its credential stays. Fails with McpServerNotFoundError."""
+        await self._core.call(
+            operations.MCP_REMOVE,
+            params={"server": server},
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    async def connect(self, server: str, *, location: Location | None = None, options: Options | None = None) -> None:
+        """Start a server, also a disabled one. Answers when it is connected or has failed; its status tells which. Fails with McpServerNotFoundError."""
+        await self._core.call(
+            operations.MCP_CONNECT,
+            params={"server": server},
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    async def disconnect(self, server: str, *, location: Location | None = None, options: Options | None = None) -> None:
+        """Close a server. It is not used again before it is connected, or the process ends. Fails with McpServerNotFoundError."""
+        await self._core.call(
+            operations.MCP_DISCONNECT,
+            params={"server": server},
+            query={"location": location_query(location)},
+            options=options,
+        )
+
+    async def call(self, server: str, *, tool: str, location: Location | None = None, arguments: builtins.dict[str, Any] | None = None, options: Options | None = None) -> Located[McpCallResult]:
+        """Call a tool outside of a Session. Nobody is asked: neither for permission nor for input. Fails with McpServerNotFoundError, ServiceUnavailableError."""
+        return await self._core.call(
+            operations.MCP_CALL,
+            params={"server": server},
+            query={"location": location_query(location)},
+            payload={"tool": tool, "arguments": arguments},
+            options=options,
+        )
+
+    async def log(self, server: str, *, location: Location | None = None, position: str | None = None, options: Options | None = None) -> Located[McpLog]:
+        """What a server wrote to standard error, its log messages and its changes of state: the end of it, or what was added after a position. Fails with McpServerNotFoundError."""
+        return await self._core.call(
+            operations.MCP_LOG,
+            params={"server": server},
+            query={"location": location_query(location), "position": position},
             options=options,
         )
 
@@ -1034,6 +1191,8 @@ class AsyncClient:
         self.sessions = SessionsGroup(core)
         self.permissions = PermissionsGroup(core)
         self.questions = QuestionsGroup(core)
+        self.forms = FormsGroup(core)
+        self.integrations = IntegrationsGroup(core)
         self.agents = AgentsGroup(core)
         self.models = ModelsGroup(core)
         self.providers = ProvidersGroup(core)
@@ -1042,8 +1201,8 @@ class AsyncClient:
         self.references = ReferencesGroup(core)
         self.config = ConfigGroup(core)
         self.sandbox = SandboxGroup(core)
-        self.integrations = IntegrationsGroup(core)
         self.credentials = CredentialsGroup(core)
+        self.mcp = McpGroup(core)
         self.files = FilesGroup(core)
         self.ptys = PtysGroup(core)
         self.project_copies = ProjectCopiesGroup(core)

@@ -22,6 +22,18 @@ def is_forbidden(error: object) -> TypeGuard[ApiError]:
     return getattr(error, "code", None) == "ForbiddenError"
 
 
+def is_form_already_settled(error: object) -> TypeGuard[ApiError]:
+    return getattr(error, "code", None) == "FormAlreadySettledError"
+
+
+def is_form_invalid_answer(error: object) -> TypeGuard[ApiError]:
+    return getattr(error, "code", None) == "FormInvalidAnswerError"
+
+
+def is_form_not_found(error: object) -> TypeGuard[ApiError]:
+    return getattr(error, "code", None) == "FormNotFoundError"
+
+
 def is_instruction_entry_value_too_large(error: object) -> TypeGuard[ApiError]:
     return getattr(error, "code", None) == "InstructionEntryValueTooLargeError"
 
@@ -32,6 +44,10 @@ def is_invalid_cursor(error: object) -> TypeGuard[ApiError]:
 
 def is_invalid_request(error: object) -> TypeGuard[ApiError]:
     return getattr(error, "code", None) == "InvalidRequestError"
+
+
+def is_mcp_server_not_found(error: object) -> TypeGuard[ApiError]:
+    return getattr(error, "code", None) == "McpServerNotFoundError"
 
 
 def is_message_not_found(error: object) -> TypeGuard[ApiError]:

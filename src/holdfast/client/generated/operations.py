@@ -16,10 +16,12 @@ from holdfast.schema.agent import Agent
 from holdfast.schema.budget import BudgetInfo, UsageInfo
 from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
 from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
+from holdfast.schema.form import Form, FormState
 from holdfast.schema.inbox import InboxInput
 from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
 from holdfast.schema.instruction import InstructionEntry
 from holdfast.schema.location import LocationInfo
+from holdfast.schema.mcp import McpCallResult, McpLog, McpResourceCatalog, McpServer
 from holdfast.schema.permission import PermissionRequest, SavedApproval
 from holdfast.schema.prompt import Admission
 from holdfast.schema.pty import Pty, PtyTicket
@@ -232,6 +234,51 @@ QUESTIONS_REPLY: Operation[None] = Operation(
 QUESTIONS_REJECT: Operation[None] = Operation(
     "POST", "/api/session/{sessionID}/question/{requestID}/reject", frozenset({400, 401, 404}), "void"
 )
+FORMS_LIST_REQUESTS: Operation[Located[builtins.list[Form]]] = Operation(
+    "GET", "/api/form/request", frozenset({400, 401}), "location", builtins.list[Form]
+)
+FORMS_LIST: Operation[builtins.list[Form]] = Operation(
+    "GET", "/api/session/{sessionID}/form", frozenset({400, 401, 404}), "data", builtins.list[Form]
+)
+FORMS_CREATE: Operation[Form] = Operation(
+    "POST", "/api/session/{sessionID}/form", frozenset({400, 401, 404, 409}), "data", Form
+)
+FORMS_GET: Operation[Form] = Operation(
+    "GET", "/api/session/{sessionID}/form/{formID}", frozenset({400, 401, 404}), "data", Form
+)
+FORMS_STATE: Operation[FormState] = Operation(
+    "GET", "/api/session/{sessionID}/form/{formID}/state", frozenset({400, 401, 404}), "data", FormState
+)
+FORMS_REPLY: Operation[None] = Operation(
+    "POST", "/api/session/{sessionID}/form/{formID}/reply", frozenset({400, 401, 404, 409}), "void"
+)
+FORMS_CANCEL: Operation[None] = Operation(
+    "POST", "/api/session/{sessionID}/form/{formID}/cancel", frozenset({400, 401, 404, 409}), "void"
+)
+INTEGRATIONS_SIGN_IN_PAGE: Operation[bytes] = Operation(
+    "GET", "/api/session/{sessionID}/integration/{integrationID}/sign-in", frozenset({400, 401, 404}), "raw"
+)
+INTEGRATIONS_LIST: Operation[Located[builtins.list[IntegrationInfo]]] = Operation(
+    "GET", "/api/integration", frozenset({400, 401}), "location", builtins.list[IntegrationInfo]
+)
+INTEGRATIONS_GET: Operation[Located[IntegrationInfo | None]] = Operation(
+    "GET", "/api/integration/{integrationID}", frozenset({400, 401}), "location", IntegrationInfo | None
+)
+INTEGRATIONS_CONNECT_KEY: Operation[None] = Operation(
+    "POST", "/api/integration/{integrationID}/connect/key", frozenset({400, 401, 503}), "void"
+)
+INTEGRATIONS_CONNECT_OAUTH: Operation[Located[Attempt]] = Operation(
+    "POST", "/api/integration/{integrationID}/connect/oauth", frozenset({400, 401}), "location", Attempt
+)
+INTEGRATIONS_ATTEMPT_STATUS: Operation[Located[AttemptStatus]] = Operation(
+    "GET", "/api/integration/attempt/{attemptID}", frozenset({400, 401}), "location", AttemptStatus
+)
+INTEGRATIONS_ATTEMPT_COMPLETE: Operation[None] = Operation(
+    "POST", "/api/integration/attempt/{attemptID}/complete", frozenset({400, 401, 503}), "void"
+)
+INTEGRATIONS_ATTEMPT_CANCEL: Operation[None] = Operation(
+    "DELETE", "/api/integration/attempt/{attemptID}", frozenset({400, 401}), "void"
+)
 AGENTS_LIST: Operation[Located[builtins.list[Agent]]] = Operation(
     "GET", "/api/agent", frozenset({400, 401}), "location", builtins.list[Agent]
 )
@@ -268,32 +315,35 @@ CONFIG_RELOAD: Operation[ConfigReport] = Operation(
 SANDBOX_GET: Operation[SandboxInfo] = Operation(
     "GET", "/api/sandbox", frozenset({400, 401}), "data", SandboxInfo
 )
-INTEGRATIONS_LIST: Operation[Located[builtins.list[IntegrationInfo]]] = Operation(
-    "GET", "/api/integration", frozenset({400, 401}), "location", builtins.list[IntegrationInfo]
-)
-INTEGRATIONS_GET: Operation[Located[IntegrationInfo | None]] = Operation(
-    "GET", "/api/integration/{integrationID}", frozenset({400, 401}), "location", IntegrationInfo | None
-)
-INTEGRATIONS_CONNECT_KEY: Operation[None] = Operation(
-    "POST", "/api/integration/{integrationID}/connect/key", frozenset({400, 401, 503}), "void"
-)
-INTEGRATIONS_CONNECT_OAUTH: Operation[Located[Attempt]] = Operation(
-    "POST", "/api/integration/{integrationID}/connect/oauth", frozenset({400, 401}), "location", Attempt
-)
-INTEGRATIONS_ATTEMPT_STATUS: Operation[Located[AttemptStatus]] = Operation(
-    "GET", "/api/integration/attempt/{attemptID}", frozenset({400, 401}), "location", AttemptStatus
-)
-INTEGRATIONS_ATTEMPT_COMPLETE: Operation[None] = Operation(
-    "POST", "/api/integration/attempt/{attemptID}/complete", frozenset({400, 401, 503}), "void"
-)
-INTEGRATIONS_ATTEMPT_CANCEL: Operation[None] = Operation(
-    "DELETE", "/api/integration/attempt/{attemptID}", frozenset({400, 401}), "void"
-)
 CREDENTIALS_UPDATE: Operation[None] = Operation(
     "PATCH", "/api/credential/{credentialID}", frozenset({400, 401, 503}), "void"
 )
 CREDENTIALS_REMOVE: Operation[None] = Operation(
     "DELETE", "/api/credential/{credentialID}", frozenset({400, 401, 503}), "void"
+)
+MCP_LIST: Operation[Located[builtins.list[McpServer]]] = Operation(
+    "GET", "/api/mcp", frozenset({400, 401}), "location", builtins.list[McpServer]
+)
+MCP_RESOURCES: Operation[Located[McpResourceCatalog]] = Operation(
+    "GET", "/api/mcp/resource", frozenset({400, 401}), "location", McpResourceCatalog
+)
+MCP_ADD: Operation[None] = Operation(
+    "PUT", "/api/mcp/{server}", frozenset({400, 401}), "void"
+)
+MCP_REMOVE: Operation[None] = Operation(
+    "DELETE", "/api/mcp/{server}", frozenset({400, 401, 404}), "void"
+)
+MCP_CONNECT: Operation[None] = Operation(
+    "POST", "/api/mcp/{server}/connect", frozenset({400, 401, 404}), "void"
+)
+MCP_DISCONNECT: Operation[None] = Operation(
+    "POST", "/api/mcp/{server}/disconnect", frozenset({400, 401, 404}), "void"
+)
+MCP_CALL: Operation[Located[McpCallResult]] = Operation(
+    "POST", "/api/mcp/{server}/call", frozenset({400, 401, 404, 503}), "location", McpCallResult
+)
+MCP_LOG: Operation[Located[McpLog]] = Operation(
+    "GET", "/api/mcp/{server}/log", frozenset({400, 401, 404}), "location", McpLog
 )
 FILES_READ: Operation[bytes] = Operation(
     "GET", "/api/fs/read/*", frozenset({400, 401, 404}), "raw"

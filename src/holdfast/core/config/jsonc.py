@@ -100,7 +100,12 @@ def line_numbers(text: str, paths: Iterable[Sequence[str | int]]) -> dict[tuple[
 
 
 def to_json(text: str) -> str:
-    return re.sub(_TRAILING_COMMA, _blank, re.sub(_COMMENT, _blank, text.removeprefix("\ufeff")))
+    """Offsets stay, apart from a byte order mark."""
+    return re.sub(_TRAILING_COMMA, _blank, without_comments(text))
+
+
+def without_comments(text: str) -> str:
+    return re.sub(_COMMENT, _blank, text.removeprefix("\ufeff"))
 
 
 def _parse(text: str, collect: Any) -> Any:

@@ -201,10 +201,13 @@ def _joined(rules: Any, newer: Any) -> Any:
 def _mcp(new: Object) -> None:
     """Moves servers from `mcp` to `mcp.servers`; many files have only servers there."""
     mcp = _object(new.get("mcp"))
-    if old := {name: item for name, item in mcp.items() if name not in ("servers", "timeout") or _is_server(item)}:
-        kept = {name: item for name, item in mcp.items() if name not in old}
-        servers = {name: _server(item) if isinstance(item, dict) else item for name, item in old.items()}
-        new["mcp"] = {**kept, "servers": {**servers, **_object(kept.get("servers"))}}
+    old = {name: item for name, item in mcp.items() if name not in ("servers", "timeout") or _is_server(item)}
+    current = {} if "servers" in old else _object(mcp.get("servers"))
+    if old or current:
+        servers = {name: _server(item) if isinstance(item, dict) else item for name, item in {**old, **current}.items()}
+        new["mcp"] = {**{name: item for name, item in mcp.items() if name not in old}, "servers": servers}
+    if _is_number(timeout := _object(new.get("mcp")).get("timeout")):
+        new["mcp"] = {**new["mcp"], "timeout": _timeouts(timeout)}
     experimental = new.get("experimental")
     if isinstance(experimental, dict) and "mcp_timeout" in experimental:
         if rest := {key: value for key, value in experimental.items() if key != "mcp_timeout"}:
@@ -212,8 +215,16 @@ def _mcp(new: Object) -> None:
         else:
             del new["experimental"]
         mcp = _object(new.get("mcp"))
-        timeout = {"request": experimental["mcp_timeout"], **_object(mcp.get("timeout"))}
-        new["mcp"] = {**mcp, "timeout": timeout}
+        new["mcp"] = {**mcp, "timeout": {**_timeouts(experimental["mcp_timeout"]), **_object(mcp.get("timeout"))}}
+
+
+def _timeouts(milliseconds: Any) -> Object:
+    """The one number of V1: it does not limit the start."""
+    return {"catalog": milliseconds, "execution": milliseconds}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_server(item: Any) -> bool:
@@ -224,8 +235,8 @@ def _server(server: Object) -> Object:
     new = {key: value for key, value in server.items() if key != "enabled"}
     if isinstance(enabled := server.get("enabled"), bool):
         new.setdefault("disabled", not enabled)
-    if isinstance(timeout := server.get("timeout"), int):
-        new["timeout"] = {"request": timeout}
+    if _is_number(timeout := server.get("timeout")):
+        new["timeout"] = _timeouts(timeout)
     if isinstance(oauth := server.get("oauth"), dict):
         new["oauth"] = {_OAUTH.get(key, key): value for key, value in oauth.items()}
     return new

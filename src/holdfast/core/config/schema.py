@@ -172,7 +172,10 @@ class Timeouts(Section):
     """Milliseconds."""
 
     startup: PositiveInt | None = None
+    catalog: PositiveInt | None = None
+    execution: PositiveInt | None = None
     request: PositiveInt | None = None
+    """Both `catalog` and `execution`, where they are not given."""
 
 
 class OAuth(Section):
@@ -189,6 +192,9 @@ class LocalServer(Section, tag_field="type", tag="local"):
     environment: Text | None = None
     disabled: bool | None = None
     timeout: Timeouts | None = None
+    codemode: bool | None = None
+    eager: bool | None = None
+    """Connect when the Location opens, also if it is known what the server offers."""
 
 
 class RemoteServer(Section, tag_field="type", tag="remote"):
@@ -198,6 +204,8 @@ class RemoteServer(Section, tag_field="type", tag="remote"):
     """False disables OAuth."""
     disabled: bool | None = None
     timeout: Timeouts | None = None
+    codemode: bool | None = None
+    eager: bool | None = None
 
 
 class ServerSwitch(Section):
@@ -205,6 +213,8 @@ class ServerSwitch(Section):
 
     disabled: bool | None = None
     timeout: Timeouts | None = None
+    codemode: bool | None = None
+    eager: bool | None = None
 
 
 class Mcp(Section):
@@ -320,6 +330,13 @@ class Subagents(Section):
     """Whether tasks may go on while their caller does something else."""
 
 
+class McpOffer(Section):
+    """How tools of MCP servers are offered to a model."""
+
+    tokens: NonNegativeInt | None = None
+    """Up to this size, by estimate, tools are offered by their names; beyond it they are searched for."""
+
+
 class Holdfast(Section):
     """Settings of this runtime that OpenCode does not have."""
 
@@ -337,6 +354,7 @@ class Holdfast(Section):
     answer: Answer | None = None
     retry: Retry | None = None
     subagents: Subagents | None = None
+    mcp: McpOffer | None = None
     snapshot: SnapshotLimits | None = None
     environment: list[str] | None = None
     """Host variables that commands get besides the usual ones."""

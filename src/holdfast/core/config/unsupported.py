@@ -32,9 +32,12 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
 }
 """Document keys without effect, with the values that ask for the default behaviour."""
 
+RESERVED_SERVERS = frozenset(("resource",))
+"""`/api/mcp/resource` is the catalogue of resources."""
+
 OPENCODE_NAMES = frozenset(
     """theme keybinds tui media websearch warming wellknown disable_paste_summary batch_tool
-    openTelemetry primary_tools continue_loop_on_deny portable_shell_scanner codemode catalog execution chatMaxRetries
+    openTelemetry primary_tools continue_loop_on_deny portable_shell_scanner chatMaxRetries
     hook""".split()  # noqa: SIM905
 )
 """Keys of OpenCode that the schema does not have."""
@@ -60,12 +63,11 @@ def report_unsupported(data: Mapping[str, Any], report: Report) -> None:
     for key, harmless in _WITHOUT_EFFECT.items():
         if key in data and data[key] not in harmless:
             report((key,), NOT_YET)
-    mcp = data.get("mcp", {})
-    if mcp.get("timeout"):
-        report(("mcp", "timeout"), NOT_YET)
-    for name, server in mcp.get("servers", {}).items():
-        if not server.get("disabled"):
-            report(("mcp", "servers", name), "MCP servers are not supported yet; it is not started")
+    for name, server in data.get("mcp", {}).get("servers", {}).items():
+        if name in RESERVED_SERVERS:
+            report(("mcp", "servers", name), "no MCP server can have this name, which the API uses; it is not started")
+        if "codemode" in server:
+            report(("mcp", "servers", name, "codemode"), "has no effect: there is no code mode")
 
 
 def report_unread(document: Mapping[str, Any], report: Report) -> None:

@@ -8,8 +8,9 @@ Invariants
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 import msgspec
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from holdfast.core.event.publisher import Publisher
 
 
+Offer: TypeAlias = Callable[[], str]
+NO_OFFER: Offer = str
 UNKNOWN_SOURCE = ""
 """Stands for the sources of a change whose keys are not known any more. No source has this key."""
 
@@ -62,6 +65,8 @@ class Epoch(Frozen):
     baseline_seq: int
     revision: int
     observed: Mapping[str, SourceState]
+    offer: str = ""
+    """What the tools of MCP servers are made of until the epoch ends: `core/mcp/offer.py` reads it."""
 
 
 class Epochs:
@@ -78,12 +83,20 @@ class Epochs:
         row = await self._row(session_id)
         return None if row is None else _decode(session_id, row)
 
-    async def initialize(self, session_id: str, context: SystemContext, publisher: Publisher) -> Epoch:
-        """Begin a Session's first epoch, before its first promotion. Nothing is stored if it is blocked."""
+    async def offer(self, session_id: str) -> str:
+        """That of the Session's epoch; empty without one."""
+        rows = await self._database.fetch("context.offer", {"session_id": session_id})
+        return str(rows[0][0]) if rows else ""
+
+    async def initialize(
+        self, session_id: str, context: SystemContext, publisher: Publisher, *, offer: Offer = NO_OFFER
+    ) -> Epoch:
+        """Begin a Session's first epoch, before its first promotion. Nothing is stored if it is blocked. `offer` is
+        called when an epoch begins."""
         observation = await observe(context, self.metrics)
         generation = self._first(observation)
         try:
-            row, texts = self._stored(generation, observation)
+            row, texts = self._stored(generation, observation, offer())
             await self._commit(session_id, "context.begin", row, publisher, texts=texts)
         except ContextContention:
             pass  # another drain stored its baseline first; that one is used
@@ -91,16 +104,18 @@ class Epochs:
             self.metrics.began(session_id, "initialized", generation.baseline)
         return await self._reload(session_id)  # `baseline_seq` is set inside the transaction
 
-    async def recover(self, session_id: str, context: SystemContext, publisher: Publisher) -> Epoch:
+    async def recover(
+        self, session_id: str, context: SystemContext, publisher: Publisher, *, offer: Offer = NO_OFFER
+    ) -> Epoch:
         """Replace an epoch whose snapshot `load` could not decode. Only for an explicit retry by a person."""
         observation = await observe(context, self.metrics)
         generation = self._first(observation)
         stored = await self._row(session_id)
         if stored is None:
             raise ContextContention(session_id)
-        _, _, baseline_seq, revision, _ = stored
+        _, _, baseline_seq, revision, *_ = stored
         version: dict[str, Value] = {"revision": revision, "baseline_seq": baseline_seq}
-        return await self._replace(session_id, "recovered", version, generation, observation, publisher)
+        return await self._replace(session_id, "recovered", version, generation, observation, offer(), publisher)
 
     async def prepare(
         self,
@@ -109,17 +124,18 @@ class Epochs:
         publisher: Publisher,
         *,
         compaction_seq: int = -1,
+        offer: Offer = NO_OFFER,
     ) -> Epoch:
         """Bring the epoch up to date, after promotion, with at most one commit and one system message. Returns the same
         object if nothing changed. `compaction_seq` is the sequence of the newest completed compaction."""
         observation = await observe(context, self.metrics)
         try:
-            return await self._admit(epoch, observation, publisher, compaction_seq)
+            return await self._admit(epoch, observation, publisher, compaction_seq, offer)
         except ContextContention:
             current = await self.load(epoch.session_id)
             if current is None:  # moved or reverted: the next drain initializes it
                 raise
-        return await self._admit(current, observation, publisher, compaction_seq)
+        return await self._admit(current, observation, publisher, compaction_seq, offer)
 
     async def take_over(self, source_id: str, session_id: str, through: int) -> tuple[Statement, ...]:
         """The writes that give a fork the epoch of its source, as of the sequence at which it was forked. None if that
@@ -149,13 +165,16 @@ class Epochs:
 
     # -- one boundary ------------------------------------------------------------------------------------------
 
-    async def _admit(self, epoch: Epoch, observation: Observation, publisher: Publisher, compaction_seq: int) -> Epoch:
+    async def _admit(
+        self, epoch: Epoch, observation: Observation, publisher: Publisher, compaction_seq: int, offer: Offer
+    ) -> Epoch:
         match self._decide(epoch, observation, compaction_seq):
             case Updated() as update:
                 return await self._tell(epoch, update, observation, publisher)
             case ReplacementReady(generation):
-                version = _version(epoch)
-                return await self._replace(epoch.session_id, "replaced", version, generation, observation, publisher)
+                return await self._replace(
+                    epoch.session_id, "replaced", _version(epoch), generation, observation, offer(), publisher
+                )
             case Unchanged() | ReplacementBlocked() as outcome:
                 blocked = isinstance(outcome, ReplacementBlocked)
                 self.metrics.ended(epoch.session_id, "replacement blocked" if blocked else "unchanged")
@@ -199,9 +218,10 @@ class Epochs:
         version: Mapping[str, Value],
         generation: Generation,
         observation: Observation,
+        offer: str,
         publisher: Publisher,
     ) -> Epoch:
-        row, texts = self._stored(generation, observation)
+        row, texts = self._stored(generation, observation, offer)
         await self._commit(session_id, "context.replace", {**version, **row}, publisher, texts=texts)
         self.metrics.began(session_id, outcome, generation.baseline)
         return await self._reload(session_id)
@@ -246,14 +266,14 @@ class Epochs:
             raise
 
     def _stored(
-        self, generation: Generation, observation: Observation
+        self, generation: Generation, observation: Observation, offer: str
     ) -> tuple[dict[str, Value], tuple[Statement, ...]]:
         """The columns of a new baseline, and the statements that store its texts."""
         baseline_id, baseline = self._text(generation.baseline)
         snapshot_id, snapshot = self._text(generation.snapshot.encode())
         observed = encode_text(self._states(observation, generation.snapshot, None))
         row: dict[str, Value] = {"baseline_id": baseline_id, "snapshot_id": snapshot_id, "observed": observed}
-        return row, (baseline, snapshot)
+        return {**row, "offer": offer}, (baseline, snapshot)
 
     def _text(self, content: str) -> tuple[str, Statement]:
         """The id of a new text, and the statement that stores it."""
@@ -295,7 +315,7 @@ class Epochs:
 
 
 def _decode(session_id: str, row: Row) -> Epoch:
-    baseline, stored, baseline_seq, revision, observed = row
+    baseline, stored, baseline_seq, revision, observed, offer = row
     assert isinstance(baseline_seq, int)
     assert isinstance(revision, int)
     try:
@@ -306,7 +326,7 @@ def _decode(session_id: str, row: Row) -> Epoch:
         observed_states = decoder(dict[str, SourceState]).decode(str(observed))
     except msgspec.DecodeError:
         observed_states = {}  # shown to people only; the next boundary stores it again
-    return Epoch(session_id, str(baseline), snapshot, baseline_seq, revision, observed_states)
+    return Epoch(session_id, str(baseline), snapshot, baseline_seq, revision, observed_states, str(offer))
 
 
 def _version(epoch: Epoch) -> dict[str, Value]:

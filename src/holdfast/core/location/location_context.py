@@ -1,4 +1,4 @@
-"""The System Context of one Location: environment, date, instructions, skills, agents, references, plan mode.
+"""The System Context of one Location: environment, instructions, skills, agents, references, MCP servers, plan mode.
 
 The registry holds what is the same for every Session; what depends on the Session or its agent is composed after it."""
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from holdfast.core.context.registry import SystemContextRegistry
     from holdfast.core.event.log import EventLog
     from holdfast.core.location.process_services import ProcessServices
+    from holdfast.core.mcp.location_tools import McpTools
     from holdfast.core.process.process import Processes
     from holdfast.core.project.project import Project
     from holdfast.core.scope import Scope
@@ -61,6 +62,7 @@ class LocationContext:
         references: LocationReferences,
         nested: NestedInstructions,
         callable_agents: CallableAgents,
+        mcp: McpTools,
         log: EventLog,
     ) -> None:
         self._location = location
@@ -71,6 +73,7 @@ class LocationContext:
         self.references = references
         self._nested = nested
         self._callable_agents = callable_agents
+        self._mcp = mcp
         self._log = log
 
     def compose(
@@ -87,6 +90,7 @@ class LocationContext:
                 skills.context(),
                 agents.context(),
                 self.references.context(),
+                self._mcp.context(agent),
                 self._nested.context(session.id),
                 instruction_entries(entries),
                 plan_mode(agent),
@@ -116,6 +120,7 @@ def open_location_context(
     registry: SystemContextRegistry,
     processes: Processes,
     callable_agents: CallableAgents,
+    mcp: McpTools,
     scope: Scope,
     batches: Batches,
 ) -> LocationContext:
@@ -170,5 +175,6 @@ def open_location_context(
         references,
         nested,
         callable_agents,
+        mcp,
         sessions.log,
     )

@@ -6,7 +6,7 @@ import logging
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.core.agent.agents import Agents
 from holdfast.core.agent.builtin import builtin_agents
@@ -21,8 +21,12 @@ from holdfast.core.config.reload import LiveConfig
 from holdfast.core.config.trust import CopyTrust
 from holdfast.core.config.watch import Watch
 from holdfast.core.context.registry import SystemContextRegistry
+from holdfast.core.form.forms import Forms
+from holdfast.core.form.global_forms import GlobalForms
 from holdfast.core.lazy import Lazy
 from holdfast.core.location.location_context import open_location_context
+from holdfast.core.location.location_mcp import open_mcp
+from holdfast.core.location.mcp_tools import open_mcp_tools
 from holdfast.core.location.services import LocationServices
 from holdfast.core.location.settings import (
     image_limits,
@@ -69,9 +73,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.config.config import Config
     from holdfast.core.config.trust import Trust
-    from holdfast.core.credential.integration import IntegrationDraft
     from holdfast.core.location.process_services import ProcessServices
-    from holdfast.core.mcp.authorizations import McpAuthorizations
     from holdfast.core.project.copies import ProjectCopies
     from holdfast.core.project.project import Project
     from holdfast.core.pty.ptys import Ptys
@@ -80,11 +82,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+R = TypeVar("R", Questions, Forms)
+
 
 async def open_location(process: ProcessServices, location: Location, project: Project) -> LocationServices:
     """What is built before an error is closed again."""
     async with AsyncExitStack() as stack:
-        return _open(process, location, project, stack)
+        services = _open(process, location, project, stack)
+        try:
+            await services.mcp.open()
+        except BaseException:
+            await services.close()
+            raise
+        return services
 
 
 def _open(process: ProcessServices, location: Location, project: Project, opening: AsyncExitStack) -> LocationServices:
@@ -98,7 +108,10 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     agents, ancestors = Agents(batches), Ancestors(process.database, sessions.log.signals)
     authorities = Authorities(location, ancestors, agents.authority, process.authority_at)
     permissions = _permissions(process, location, project, authorities)
-    questions = _questions(process, location, ancestors)
+    questions = _requests(Questions, process, location, ancestors)
+    forms = _requests(Forms, process, location, ancestors)
+    global_forms = GlobalForms(sessions.ids, sessions.clock, announce)
+    opening.callback(global_forms.close)
     authorizer = PermissionAuthorizer(permissions, sessions.ownership.identify)
 
     # What configuration changes, in one batch. The catalog holds the policy and follows the configuration first.
@@ -108,8 +121,6 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         catalog = _catalog(process, config, batches, announce, boot)
         opening.push_async_callback(catalog.close)
         config.follow(lambda new: partial(catalog.reconfigure, new), scope)
-        mcp_authorizations = _mcp_authorizations(process, config, catalog)
-        opening.push_async_callback(_close_made, mcp_authorizations)
         agents.state.transform(builtin_agents(host.directories, directory), scope, phase=Phase.BUILTIN)
         agents.follow(config, host.environment, scope)
         sandbox = _sandbox(process, directory, project, config)
@@ -118,8 +129,10 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         callable_agents = CallableAgents(
             agents, sessions.store.ancestors, authorities, remembered(config, subagent_settings)
         )
+        mcp = open_mcp(process, location, config, catalog, agents, processes, forms, scope)
+        mcp_tools = open_mcp_tools(mcp.servers, config, agents, authorizer, lambda: tools.names, scope)
         context = open_location_context(
-            process, location, project, config, contributions, processes, callable_agents, scope, batches
+            process, location, project, config, contributions, processes, callable_agents, mcp_tools, scope, batches
         )
         commands = Commands(batches, skills=context.skills.list)
         commands.state.transform(builtin_commands(project.directory), scope, phase=Phase.BUILTIN)
@@ -170,13 +183,19 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     terminals = Terminals(location, Lazy(partial(_ptys, process, location, config)), terminal_hooks, plugins)
 
     # Closed in reverse: what asks people first, so that nobody waits for an answer; then what runs.
-    for close in (terminals, sandbox, processes, context, plugins, questions, permissions):
+    for close in (terminals, sandbox, processes, mcp, context, plugins, forms, questions, permissions):
         opening.push_async_callback(close.close)
     runner_services = RunnerServices(
         sessions=sessions,
         models=ModelServices(catalog, process.providers.transport, LearnedLimits(sessions.clock), request_hooks),
         tools=ToolServices(
-            tools, builtin.shell_commands(), authorizer, snapshots, PeopleRequests(permissions, questions), authorities
+            tools,
+            builtin.shell_commands(),
+            authorizer,
+            snapshots,
+            PeopleRequests(permissions, questions, forms),
+            authorities,
+            mcp_tools,
         ),
         here=LocationState(
             location=location,
@@ -195,9 +214,13 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         callable_agents=callable_agents,
         mentions=mentions,
         catalog=catalog,
-        mcp_authorizations=mcp_authorizations,
+        mcp_authorizations=mcp.authorizations,
+        mcp=mcp.servers,
+        mcp_tools=mcp_tools,
         permissions=permissions,
         questions=questions,
+        forms=forms,
+        global_forms=global_forms,
         tools=tools,
         context=context,
         plugins=plugins,
@@ -262,9 +285,9 @@ def _permissions(
     )
 
 
-def _questions(process: ProcessServices, location: Location, ancestors: Ancestors) -> Questions:
+def _requests(kind: type[R], process: ProcessServices, location: Location, ancestors: Ancestors) -> R:
     sessions = process.sessions
-    return Questions(
+    return kind(
         log=sessions.log,
         database=process.database,
         ids=sessions.ids,
@@ -295,32 +318,6 @@ def _catalog(
         announce=announce,
         boot=boot,
     )
-
-
-def _mcp_authorizations(process: ProcessServices, config: LiveConfig, catalog: Catalog) -> Lazy[McpAuthorizations]:
-    """Nothing of MCP is imported while no server is configured. The catalog rebuilds its integrations after each reload
-    of the configuration, and these are part of them."""
-
-    def make() -> McpAuthorizations:
-        from holdfast.core.mcp.authorizations import McpAuthorizations
-        from holdfast.core.mcp.remote_servers import remote_servers
-
-        servers = remembered(config, lambda current: remote_servers(current.documents()))
-        return McpAuthorizations(servers, process.providers.credentials, process.sessions.clock)
-
-    made = Lazy(make)
-
-    def configure(draft: IntegrationDraft) -> None:
-        if any(document.data.get("mcp", {}).get("servers") for document in config.current.documents()):
-            made().configure(draft)
-
-    catalog.integrations.extend(configure)
-    return made
-
-
-async def _close_made(part: Lazy[McpAuthorizations]) -> None:
-    if part.made is not None:
-        await part.made.close()
 
 
 def _sandbox(process: ProcessServices, directory: Path, project: Project, config: LiveConfig) -> Sandbox:

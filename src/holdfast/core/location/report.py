@@ -45,7 +45,7 @@ def config_report(services: LocationServices) -> ConfigReport:
         *services.catalog.diagnostics(),
         *services.snapshots.diagnostics(),
         *services.sandbox.diagnostics(),
-        *unused_rules(config, (tool.name for tool in services.tools.materialize(()).definitions)),
+        *unused_rules(config, (*services.tools.names, *services.mcp_tools.names()), services.mcp_tools.prefixes()),
     )
     problems = [
         ConfigProblem(
@@ -76,13 +76,14 @@ def config_report(services: LocationServices) -> ConfigReport:
     )
 
 
-def unused_rules(config: Config, tools: Iterable[str]) -> Iterator[Diagnostic]:
-    """Permission rules about an action that nothing here asks for: a misspelled denial protects nothing."""
+def unused_rules(config: Config, tools: Iterable[str], prefixes: tuple[str, ...] = ()) -> Iterator[Diagnostic]:
+    """Permission rules about an action that nothing here asks for: a misspelled denial protects nothing. What a server
+    offers is not always known: any name with one of the `prefixes` may be a tool."""
     known = ACTIONS | frozenset(tools)
     for document in config.documents():
         for trail, rules in _rules(document.data):
             for action in dict.fromkeys(rule["action"] for rule in rules):
-                if any(matches(action, name) for name in known):
+                if any(matches(action, name) for name in known) or action.startswith(prefixes):
                     continue
                 import difflib
 

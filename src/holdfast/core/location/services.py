@@ -14,10 +14,14 @@ if TYPE_CHECKING:
     from holdfast.core.catalog.catalog import Catalog
     from holdfast.core.command.commands import Commands
     from holdfast.core.config.reload import LiveConfig
+    from holdfast.core.form.forms import Forms
+    from holdfast.core.form.global_forms import GlobalForms
     from holdfast.core.lazy import Lazy
     from holdfast.core.location.location_context import LocationContext
     from holdfast.core.location.terminals import Terminals
     from holdfast.core.mcp.authorizations import McpAuthorizations
+    from holdfast.core.mcp.location_tools import McpTools
+    from holdfast.core.mcp.servers import LocationServers
     from holdfast.core.permission.permission import Permissions
     from holdfast.core.plugin.plugins import Plugins
     from holdfast.core.plugin.request import RequestHooks
@@ -43,8 +47,12 @@ class LocationServices(Frozen):
     mentions: Mentions
     catalog: Catalog
     mcp_authorizations: Lazy[McpAuthorizations]
+    mcp_tools: McpTools
+    mcp: LocationServers
     permissions: Permissions
     questions: Questions
+    forms: Forms
+    global_forms: GlobalForms
     tools: ToolRegistry
     context: LocationContext
     plugins: Plugins
@@ -60,7 +68,7 @@ class LocationServices(Frozen):
     @property
     def busy(self) -> bool:
         """Whether something runs here that nobody need be looking at."""
-        return self.terminals.busy
+        return self.terminals.busy or self.mcp.changed_by_hand
 
     async def close(self) -> None:
         await self.opened.aclose()

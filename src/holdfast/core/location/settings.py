@@ -8,6 +8,7 @@ from holdfast.core.agent.callable_agents import SubagentSettings
 from holdfast.core.diagnostic import Diagnostic
 from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.filesystem.location_files import FileSettings
+from holdfast.core.mcp.location_tools import TOKENS
 from holdfast.core.process.sandbox.confinement import SandboxSettings
 from holdfast.core.runner.settings import CompactionSettings, Limits, SessionSettings
 from holdfast.core.snapshot.limits import SnapshotLimits
@@ -158,6 +159,12 @@ def _opencode_depth(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _joined(sections: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {key: value for section in sections for key, value in section.items() if value is not None}
+
+
+def mcp_tokens(config: Config) -> int:
+    """What tools of MCP servers may take in a request."""
+    tokens: int = _given(config, "holdfast", "mcp").get("tokens", TOKENS)
+    return tokens
 
 
 def snapshot_limits(config: Config) -> SnapshotLimits:

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from holdfast.core.config import schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
-    from holdfast.core.config.document import Document
+    from holdfast.core.mcp.configured_servers import ConfiguredServer
 
 
-def remote_servers(documents: Sequence[Document]) -> dict[str, schema.RemoteServer]:
-    """By name. A later document replaces a server whole; an entry without `type` changes the one that is known."""
-    found: dict[str, dict[str, Any]] = {}
-    for document in documents:
-        for name, entry in document.data.get("mcp", {}).get("servers", {}).items():
-            if "type" in entry:
-                found[name] = entry
-            elif name in found:
-                found[name] = {**found[name], **entry}
-    remote = {name: entry for name, entry in found.items() if entry["type"] == "remote"}
-    return {name: msgspec.convert(entry, schema.RemoteServer) for name, entry in remote.items()}
+def remote_servers(servers: Mapping[str, ConfiguredServer]) -> dict[str, schema.RemoteServer]:
+    """By name."""
+    return {name: server.config for name, server in servers.items() if isinstance(server.config, schema.RemoteServer)}
 
 
 def integration_id(name: str, url: str) -> str:

@@ -1,4 +1,4 @@
-"""Requests to a person: what permission requests and questions have in common.
+"""Requests to a person: what permission requests, questions and forms have in common.
 
 Requests and answers are durable events of the Session, so that any process on the database can answer.
 
@@ -7,9 +7,10 @@ Invariants
 - A request is answered once: the commit of a second answer is refused.
 - Observers get an answer before the waiting caller does, in the process that asked and in the one that answered.
 - A request that nobody waits for is closed: its caller was interrupted, or its Session moved. The exception is a tool
-  call that waited when its process ended. It has started nothing, so its request stays open, and is used again when the
-  call is executed again. Without a tool call the request ends with its process; after a crash `Recovery` closes it.
-- The waiting caller takes the answer once, durably, before it acts on it."""
+  call that waited when its process ended: its request stays open, and is used again when the call is executed again.
+  Without a tool call the request ends with its process, unless its kind `outlives` that; after a crash `Recovery`
+  closes it.
+- The waiting caller takes the answers once, durably and all of them at the same time, before it acts on them."""
 
 from __future__ import annotations
 
@@ -26,6 +27,7 @@ from holdfast.core.session.stored_activity import RequestRow, TreeRequestRow
 from holdfast.core.work_time import not_working
 from holdfast.schema.codec import decoder
 from holdfast.schema.exceptions import Conflict, HoldfastError
+from holdfast.schema.form import Form
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.permission import PermissionRequest
 from holdfast.schema.question import QuestionRequest
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 MOST_PENDING = 100
 """Per Session and kind."""
 
-R = TypeVar("R", PermissionRequest, QuestionRequest)
+R = TypeVar("R", PermissionRequest, QuestionRequest, Form)
 A = TypeVar("A", bound="Record")
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -121,22 +123,29 @@ class Requests(ABC, Generic[R, A]):
     async def wait(self, request: R, asked: Record) -> A:
         """Make a request and wait for its answer. Cancelling the caller closes the request, durably; in a shutdown that
         of a tool call stays open. A request that the same call made before is used again."""
-        opening = self._own(self._open_or_known(request, asked))
+        ((_, answer),) = await self.wait_all([(request, asked)])
+        return answer
+
+    async def wait_all(self, asked: Sequence[tuple[R, Record]], *, used: Collection[str] = ()) -> Sequence[tuple[R, A]]:
+        """Make requests of one call, as `wait` does, and wait until all are answered. Those in `used`, by id, are not
+        used again. The ids of the requests may be others than those asked for."""
+        opening = self._own(self._open_all(asked, used))
         try:
             opened = await asyncio.shield(opening)
             with not_working():
-                answer = await asyncio.shield(opened.answer)
+                answers = [await asyncio.shield(found.answer) for found in opened]
         except asyncio.CancelledError:
-            if self._ending() and self._stays(request):
+            first = asked[0][0]
+            if self._ending() and self._stays(first):
                 raise
-            leaving = self._leaving.setdefault(request.session_id, set())
+            leaving = self._leaving.setdefault(first.session_id, set())
             task = self._own(self._withdraw(opening))
             leaving.add(task)
             task.add_done_callback(leaving.discard)
             raise
-        if not opened.taken:
-            await self.detached(self._take(opened.request))
-        return answer
+        if untaken := [found.request for found in opened if not found.taken]:
+            await self.detached(self._take(untaken))
+        return [(found.request, answer) for found, answer in zip(opened, answers, strict=True)]
 
     async def settled(self, session_id: str) -> None:
         """Wait until all cancelled requests of this Session are recorded as closed."""
@@ -200,7 +209,7 @@ class Requests(ABC, Generic[R, A]):
         fenced, so that it cannot close a request of a newer owner."""
         for request in await self.for_session(session_id):
             call = self.call_of(request)
-            if request.id in self._watched or (call is not None and call in keep):
+            if request.id in self._watched or (call is not None and call in keep) or self.outlives(request):
                 continue
             try:
                 await lease.publish(self.interrupted(request))
@@ -217,7 +226,7 @@ class Requests(ABC, Generic[R, A]):
         self._closed = True
         while self._ongoing:
             for request, watching in tuple(self._watched.values()):
-                if self._ending() and self._stays(request):
+                if (self._ending() and self._stays(request)) or self.outlives(request):
                     watching.cancel()
                     continue
                 try:
@@ -249,6 +258,10 @@ class Requests(ABC, Generic[R, A]):
     def same(self, one: R, other: R) -> bool:
         """Whether two requests of one call ask the same."""
 
+    def outlives(self, request: R) -> bool:
+        """Whether the request waits on although its process has ended and no call waits for it."""
+        return False
+
     # -- details -------------------------------------------------------------------------------------------------
 
     def _stays(self, request: R) -> bool:
@@ -256,8 +269,20 @@ class Requests(ABC, Generic[R, A]):
         call = self.call_of(request)
         return call is None or bool(call[0])
 
-    async def _open_or_known(self, request: R, asked: Record) -> _Open[R, A]:
-        known = await self._known(request)
+    async def _open_all(self, asked: Sequence[tuple[R, Record]], used: Collection[str]) -> Sequence[_Open[R, A]]:
+        opened: list[_Open[R, A]] = []
+        try:
+            for request, event in asked:
+                found = await self._open_or_known(request, event, {*used, *(before.request.id for before in opened)})
+                opened.append(found)
+        except HoldfastError:
+            for before in opened:
+                await self.answer(before.request, self.interrupted(before.request))
+            raise
+        return opened
+
+    async def _open_or_known(self, request: R, asked: Record, used: Collection[str]) -> _Open[R, A]:
+        known = await self._known(request, used)
         if known is None:
             resumable = getattr(asked, "resumable", None) is True
             return _Open(request, await self._open(request, asked), taken=not resumable)
@@ -268,7 +293,7 @@ class Requests(ABC, Generic[R, A]):
         given.set_result(answer)
         return _Open(request, given, taken)
 
-    async def _known(self, request: R) -> tuple[R, A | None, bool] | None:
+    async def _known(self, request: R, used: Collection[str]) -> tuple[R, A | None, bool] | None:
         """The same request of the same call, if an earlier process made it: the request, its answer, and whether the
         answer was taken."""
         call = self.call_of(request)
@@ -276,7 +301,7 @@ class Requests(ABC, Generic[R, A]):
             return None
         key = {"session_id": request.session_id, "message_id": call[0], "call_id": call[1]}
         for row in await self._database.fetch("request.of_call", key, into=RequestRow):
-            if row.kind != self.kind or not row.resumable or row.id in self._watched:
+            if row.kind != self.kind or not row.resumable or row.id in self._watched or row.id in used:
                 continue
             stored = decoder(self.request_type).decode(row.data)
             if self.same(stored, request):
@@ -296,13 +321,14 @@ class Requests(ABC, Generic[R, A]):
         self._watched[request.id] = (request, watching)
         return watching
 
-    async def _take(self, request: R) -> None:
+    async def _take(self, requests: Sequence[R]) -> None:
         """Only one process takes an answer; for the others the request is unreachable."""
-        taken = RequestTaken(timestamp=self._clock.now(), session_id=request.session_id, request_id=request.id)
+        now, session_id = self._clock.now(), requests[0].session_id
+        taken = [RequestTaken(timestamp=now, session_id=session_id, request_id=request.id) for request in requests]
         try:
-            await self._log.publish(taken, location=self._location)
+            await self._log.publish(*taken, location=self._location)
         except AlreadyTaken as refused:
-            raise Unreachable(request.session_id) from refused
+            raise Unreachable(session_id) from refused
 
     async def _settle(self, request: R, asked: Record, answered: Record, answer: A) -> None:
         await self._record(request, asked, answered)
@@ -341,11 +367,11 @@ class Requests(ABC, Generic[R, A]):
         self._announce_answer(request, answer)
         return answer
 
-    async def _withdraw(self, opening: asyncio.Task[_Open[R, A]]) -> None:
+    async def _withdraw(self, opening: asyncio.Task[Sequence[_Open[R, A]]]) -> None:
         await asyncio.wait({opening})
         if not opening.cancelled() and opening.exception() is None:
-            request = opening.result().request
-            await self.answer(request, self.interrupted(request))
+            for found in opening.result():
+                await self.answer(found.request, self.interrupted(found.request))
 
     async def _commit(
         self, answered: Record, before: Sequence[Statement] = (), local: Sequence[Statement] = ()

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
+    from holdfast.core.process.piped import PipedProcess
     from holdfast.core.process.sandbox.backends import BackendChooser
     from holdfast.core.process.sandbox.confinement import Confinement
 
@@ -125,6 +126,7 @@ class Processes:
         self._watchdog = Watchdog(self._token) if watched else None
         self._before_start = before_start
         self._running: dict[asyncio.Task[ProcessExit], _Child] = {}
+        self._open: set[PipedProcess] = set()
         self._closed = False
 
     async def run(
@@ -156,9 +158,25 @@ class Processes:
                 await until_done(task)
                 raise
 
+    def open(
+        self, command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], error: Callable[[bytes], None]
+    ) -> PipedProcess:
+        """Start a child that is spoken to through its pipes until it is closed. It does not count towards the limit.
+        `error` gets what it writes to standard error. Raises ProcessError."""
+        from holdfast.core.process.piped import PipedProcess
+
+        marker = f"{self._token}.{next(self._numbers)}"
+        launch = Launch(tuple(command), {**environment, "PWD": str(cwd), MARKER: marker})
+        popen = self._popen(launch, command, cwd, subprocess.PIPE, subprocess.PIPE)
+        opened = PipedProcess(popen, _tree(popen, marker), error, self._piped_ended)
+        self._open.add(opened)
+        return opened
+
     async def close(self) -> None:
         """End every tree; running calls return with the cause `closed`."""
         self._closed = True
+        if self._open:
+            await asyncio.gather(*(opened.close() for opened in tuple(self._open)))
         tasks = tuple(self._running)
         for child in self._running.values():
             child.stop("closed")
@@ -197,6 +215,12 @@ class Processes:
         error: Sink | None,
         stdin: int | IO[bytes],
     ) -> _Child:
+        popen = self._popen(launch, command, cwd, stdin, subprocess.STDOUT if error is None else subprocess.PIPE)
+        return _Child(popen, _tree(popen, marker), output, error, self._tree_limit)
+
+    def _popen(
+        self, launch: Launch, command: Sequence[str], cwd: Path, stdin: int | IO[bytes], stderr: int
+    ) -> subprocess.Popen[bytes]:
         if self._closed:
             raise ProcessError(command, "no process can be started any more")
         if self._before_start is not None:
@@ -208,7 +232,7 @@ class Processes:
                 env=launch.environment,
                 stdin=stdin,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT if error is None else subprocess.PIPE,
+                stderr=stderr,
                 bufsize=0,
                 start_new_session=True,
                 pass_fds=launch.descriptors,
@@ -217,13 +241,17 @@ class Processes:
             raise ProcessError(command, "cannot be started", cause=str(problem)) from problem
         if self._watchdog is not None:
             self._watchdog.watch(popen.pid)
-        tree = ProcessTree(popen.pid, f"\0{MARKER}={marker}\0".encode())
-        return _Child(popen, tree, output, error, self._tree_limit)
+        return popen
 
     def _forget(self, task: asyncio.Task[ProcessExit]) -> None:
         child = self._running.pop(task)
         if self._watchdog is not None:
             self._watchdog.release(child.pid)
+
+    def _piped_ended(self, ended: PipedProcess) -> None:
+        self._open.discard(ended)
+        if self._watchdog is not None:
+            self._watchdog.release(ended.pid)
 
 
 class _Child:
@@ -347,6 +375,10 @@ class _Child:
         for stream in (self._popen.stdout, self._popen.stderr):
             if stream is not None:
                 stream.close()
+
+
+def _tree(popen: subprocess.Popen[bytes], marker: str) -> ProcessTree:
+    return ProcessTree(popen.pid, f"\0{MARKER}={marker}\0".encode())
 
 
 def _stdin_file(data: bytes) -> IO[bytes]:

@@ -103,7 +103,7 @@ class Preparation:
             return None
         if state.options != options:
             return await self.again()  # the input that decided was withdrawn or put off
-        tools = self.offered(agent, options, without=context.hidden_tools())
+        tools = await self.offered(agent, options, epoch.offer, without=context.hidden_tools())
         await state.output.use(state.options.format, self._sessions.store, session.id)
         overlay = resolved.overlay(cache_id(session))
         last_step = state.allowance.last_step
@@ -141,20 +141,22 @@ class Preparation:
         """The agent with the fences that the ancestors of the Session set."""
         return await self._tools.authorities.fenced(session, agent)
 
-    def offered(
+    async def offered(
         self,
         agent: Agent,
         options: PromptOptions,
+        offer: str,
         *,
         without: frozenset[str] = frozenset(),
         begun: frozenset[str] = frozenset(),
     ) -> Materialized:
-        """The tools that the agent's rules and the prompt leave, and those in `begun`."""
+        """The tools that the agent's rules and the prompt leave, and those in `begun`. `offer` is that of the epoch."""
         registry = self._tools.registry
-        without |= left_out(options.tools, registry.names)
+        also = await self._tools.mcp.tools(offer)
+        without |= left_out(options.tools, (*registry.names, *(tool.name for tool in also)))
         if TOOL in without:
             without |= {TASKS_TOOL, APPLY_TOOL}
-        return registry.materialize(agent.permissions, fences=agent.fences, without=without, begun=begun)
+        return registry.materialize(agent.permissions, fences=agent.fences, without=without, begun=begun, also=also)
 
     async def _epoch(
         self, session: Session, agent: Agent, resolved: ResolvedModel, inputs: Sequence[Admission]
@@ -173,11 +175,17 @@ class Preparation:
         known = state.epoch
         if known is None:
             context = self._here.context.compose(session, agent, resolved, await scope.cache.instructions())
-            state.epoch = await begin(session.id, context.system, scope.outbox)
+            state.epoch = await begin(session.id, context.system, scope.outbox, offer=self._tools.mcp.offer)
             return state.epoch, context, await self._promote(inputs)
         asked = await self._promote(inputs)
         context = self._here.context.compose(session, agent, resolved, await scope.cache.instructions())
-        state.epoch = await epochs.prepare(known, context.system, scope.outbox, compaction_seq=state.checkpoint_seq)
+        state.epoch = await epochs.prepare(
+            known,
+            context.system,
+            scope.outbox,
+            compaction_seq=state.checkpoint_seq,
+            offer=self._tools.mcp.offer,
+        )
         if state.epoch is not known:
             scope.cache.messages_added()
         return state.epoch, context, asked

@@ -107,7 +107,8 @@ class Sending:
         tasks = {task.call_id for task in await self._sessions.store.open_tasks(session.id)}
         waiting = [_waiting_call(call) for call in calls]
         begun = frozenset(call.name for call in waiting if call.id in tasks)  # to wait for a child needs no rule
-        tools = self._preparation.offered(agent, self._state.options, begun=begun)
+        offer = await self._sessions.epochs.offer(session.id)
+        tools = await self._preparation.offered(agent, self._state.options, offer, begun=begun)
         publisher = self.publisher(open_turn.agent, open_turn.model)
         publisher.adopt(MessageID(open_turn.message_id or ""), waiting, open_turn.used)
         output = await self._given_output(session.id, open_turn)

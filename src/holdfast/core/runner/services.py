@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from holdfast.core.context.turn_context import TurnContext
     from holdfast.core.event.log import EventLog
     from holdfast.core.event.publisher import Publisher
+    from holdfast.core.form.forms import Forms
+    from holdfast.core.mcp.location_tools import McpTools
     from holdfast.core.permission.authority import Authorities
     from holdfast.core.permission.permission import Permissions
     from holdfast.core.plugin.request import RequestHooks
@@ -70,6 +72,7 @@ class ToolServices(Frozen):
     snapshots: Snapshots
     requests: PeopleRequests
     authorities: Authorities
+    mcp: McpTools
 
 
 class ContextComposer(Protocol):
@@ -96,21 +99,20 @@ class LocationState(Frozen):
 
 
 class PeopleRequests:
-    """The approvals and questions that tools of a Location have open."""
+    """The approvals, questions and forms that tools of a Location have open."""
 
-    def __init__(self, permissions: Permissions, questions: Questions) -> None:
-        self._permissions = permissions
-        self._questions = questions
+    def __init__(self, permissions: Permissions, questions: Questions, forms: Forms) -> None:
+        self._kinds = (permissions, questions, forms)
 
     async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]]) -> None:
         """Close what an earlier process asked, except for the calls in `keep`, by message and call id."""
-        await self._permissions.abandon(session_id, lease, keep)
-        await self._questions.abandon(session_id, lease, keep)
+        for kind in self._kinds:
+            await kind.abandon(session_id, lease, keep)
 
     async def settled(self, session_id: str) -> None:
         """Returns when every request that this drain cut off is recorded as such."""
-        await self._permissions.settled(session_id)
-        await self._questions.settled(session_id)
+        for kind in self._kinds:
+            await kind.settled(session_id)
 
 
 class RunnerServices(Frozen):

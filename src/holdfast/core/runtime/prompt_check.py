@@ -10,6 +10,7 @@ from holdfast.core.session.input_errors import PromptOptionRefused
 from holdfast.schema.exceptions import ApiError
 
 if TYPE_CHECKING:
+    from holdfast.core.context.epoch import Epochs
     from holdfast.core.location.service_map import ServiceMap
     from holdfast.core.location.services import LocationServices
     from holdfast.schema.prompt import PromptOptions
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 
 
 class PromptCheck:
-    def __init__(self, locations: ServiceMap[LocationServices]) -> None:
+    def __init__(self, locations: ServiceMap[LocationServices], epochs: Epochs) -> None:
         self._locations = locations
+        self._epochs = epochs
 
     async def check(self, session: Session, options: PromptOptions | None, *, choices: bool) -> None:
         """Refuse a name in `tools` that no tool has: who meant to switch a tool off must not get an answer made with
@@ -30,12 +32,22 @@ class PromptCheck:
             return
         async with self._locations.use(session.location) as services:
             await services.catalog.ready()
-            if unknown := unknown_tools(options.tools, services.tools.names):
+            if unknown := await self._unknown_tools(services, session, options):
                 raise PromptOptionRefused(
                     session.id, f"tools.{unknown[0][:100]}", f"There is no tool {unknown[0][:100]}"
                 )
             if choices:
                 _check_choices(services, session, options)
+
+    async def _unknown_tools(self, services: LocationServices, session: Session, options: PromptOptions) -> list[str]:
+        """What the Session is offered counts, and any name of a server that is not known yet."""
+        mcp = services.mcp_tools
+        unknown = unknown_tools(options.tools, (*services.tools.names, *mcp.names()))
+        unknown = [name for name in unknown if not name.startswith(mcp.prefixes(known=False))]
+        if not unknown:
+            return []
+        offered = {tool.name for tool in await mcp.tools(await self._epochs.offer(session.id))}
+        return [name for name in unknown if name not in offered]
 
 
 def _check_choices(services: LocationServices, session: Session, options: PromptOptions) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.core.runner.services import SessionServices
     from holdfast.core.runner.settings import RecoveryPolicy
     from holdfast.core.runtime.execution import Execution
+    from holdfast.core.runtime.sign_in_forms import SignInForms
     from holdfast.core.session.activity import Activity
     from holdfast.core.session.stored_trees import StoredTrees
     from holdfast.core.session.tasks import Tasks
@@ -51,7 +52,9 @@ class Recovery:
         tasks: Tasks,
         trees: StoredTrees,
         policy: Callable[[Location], Awaitable[RecoveryPolicy]],
+        sign_ins: SignInForms,
     ) -> None:
+        self._sign_ins = sign_ins
         self._log = services.log
         self._database = database
         self._store = services.store
@@ -73,8 +76,10 @@ class Recovery:
     async def start(self) -> None:
         """At the start of a host: what is safe goes on, the rest is shown, and the policy acts. Then inputs whose wake
         was lost, and results of background tasks. A Session whose Location cannot be opened any more stays as it is,
-        and keeps nobody else back. Requests whose callers ended with their process are closed."""
+        and keeps nobody else back. Requests whose callers ended with their process are closed; forms whose
+        sign-in happened meanwhile are answered."""
         await self._close_requests()
+        await self._sign_ins.start()
         for activity in await self._left():
             try:
                 await self._act(activity)
@@ -145,9 +150,11 @@ class Recovery:
             return
         status = described(activity)
         log.warning("session %s: %s; %s", session_id, status.what, status.next)
+        # Also where nothing is open any more: what a call waited for was answered while no process executed Sessions.
+        if status.stage in ("waiting", "answering") and await self._store.answered_calls(session_id):
+            self._execution.wake(session_id)
+            return
         if status.stage == "waiting":
-            if await self._store.answered_calls(session_id):
-                self._execution.wake(session_id)
             return
         if goes_on_by_itself(activity):
             self._continue(session_id)

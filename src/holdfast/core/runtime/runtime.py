@@ -49,6 +49,7 @@ from holdfast.core.runtime.prompt_check import PromptCheck
 from holdfast.core.runtime.recovery import Recovery
 from holdfast.core.runtime.reverts import Reverts
 from holdfast.core.runtime.sessions import Sessions
+from holdfast.core.runtime.sign_in_forms import SignInForms
 from holdfast.core.runtime.tree_changes import TreeChanges
 from holdfast.core.runtime.trees import Trees
 from holdfast.core.runtime.waits import Waits
@@ -255,7 +256,8 @@ class Runtime:
         self.execution = Execution(
             self.log, self.store, self.locations, self._ownership, clock, wakeups, tasks, self.budgets
         )
-        self.recovery = Recovery(sessions, self.database, self.execution, tasks, trees, self._recovery_policy)
+        sign_ins = SignInForms(self.log, self.database, self.credentials, clock, wakeups, goes_on=self._options.goes_on)
+        self.recovery = Recovery(sessions, self.database, self.execution, tasks, trees, self._recovery_policy, sign_ins)
         self.trees = Trees(self.database, self.store, trees, self.execution, clock)
         self.tree_tail = TreeTail(self.database, self.log.relay, ids, trees.member_ids)
         self.sessions = Sessions(
@@ -267,13 +269,13 @@ class Runtime:
             forks=Forks(self.log, self.store, self.database, self.epochs, ids, clock),
             recovery=self.recovery,
             waits=Waits(self.database, self.store, self.execution, self._ownership, clock),
-            check=PromptCheck(self.locations),
+            check=PromptCheck(self.locations, self.epochs),
             tree_changes=TreeChanges(sessions, trees, self.execution, records, tasks),
         )
         self.instructions = InstructionEntries(self.log, self.store, clock)
         self.resolving = IdLocks()
         self.one_shot = OneShotAnswers(sessions, self.locations, self._transport, self._environment)
-        for part in (tasks, self.sessions, self.execution, self.recovery):
+        for part in (tasks, self.sessions, self.execution, self.recovery, sign_ins):
             stack.push_async_callback(part.close)
 
     @property

@@ -10,7 +10,7 @@ from holdfast.schema.insight import WaitCause, WaitInfo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NEEDS_PERSON = ("permission", "question", "blocked", "recovery", "budget")
+NEEDS_PERSON = ("permission", "question", "form", "authorization", "blocked", "recovery", "budget")
 """Kinds of waits that last until somebody does something."""
 DESCRIPTION_CHARACTERS = 100
 

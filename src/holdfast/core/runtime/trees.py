@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from holdfast.core.runtime.subagent_wait import Delegation, subagent_wait
-from holdfast.core.runtime.waits import ToolRow, TurnRow, blocked_wait, recovery_wait
+from holdfast.core.runtime.waits import ToolRow, TurnRow, blocked_wait, form_wait, recovery_wait
 from holdfast.core.session.activity import described
 from holdfast.core.session.budgets import ENDS
 from holdfast.core.session.budgets import described as used_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TEXT = 200
 """Characters of a request."""
-PERSON = ("permission", "question")
+PERSON = ("permission", "question", "form", "authorization")
 
 
 class Trees:
@@ -211,6 +211,8 @@ class _Request(Frozen):
                 "a person replies",
             )
             return WaitInfo(kind="permission", since=self.since, what=what[:TEXT], ends=ends, id=self.id)
+        if self.kind == "form":
+            return form_wait(asked, self.since)
         questions = asked.get("questions") or [{}]
         what, ends = f"an answer: {questions[0].get('question', '')}", "a person answers or dismisses it"
         return WaitInfo(kind="question", since=self.since, what=what[:TEXT], ends=ends, id=self.id)

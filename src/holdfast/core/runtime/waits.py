@@ -4,8 +4,9 @@ later, or to another process, sees the same."""
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from holdfast.core.form.sign_in import AUTHORIZATION
 from holdfast.core.runtime.subagent_wait import Delegation, subagent_wait
 from holdfast.core.session.activity import described
 from holdfast.core.session.budgets import paused_wait
@@ -17,6 +18,8 @@ from holdfast.schema.model import ModelRef  # noqa: TC001 - msgspec reads the an
 from holdfast.schema.session_event import Retried  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from holdfast.core.clock import Clock
     from holdfast.core.database.database import Database
     from holdfast.core.runtime.execution import Execution
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.stored_messages import OpenShell
     from holdfast.schema.insight import InterruptedActivity
 
+TEXT = 300
 LONGEST_CHAIN = 16
 """Of subagents of subagents that are asked what they wait for."""
 
@@ -165,6 +169,8 @@ def _request(row: TreeRequestRow, session_id: str) -> WaitInfo:
         return WaitInfo(
             kind="permission", since=row.since, what=what, ends="a person replies", id=row.id, session_id=below
         )
+    if row.kind == "form":
+        return form_wait(asked, row.since, session_id=below)
     questions = asked.get("questions") or [{}]
     return WaitInfo(
         kind="question",
@@ -174,6 +180,25 @@ def _request(row: TreeRequestRow, session_id: str) -> WaitInfo:
         id=row.id,
         session_id=below,
     )
+
+
+def form_wait(form: Mapping[str, Any], since: int, *, session_id: str | None = None) -> WaitInfo:
+    """`session_id` is the child that asks, if it is one."""
+    about = form.get("metadata") or {}
+    child = f" for the child {session_id}" if session_id is not None else ""
+    if about.get("kind") == AUTHORIZATION:
+        return WaitInfo(
+            kind="authorization",
+            since=since,
+            what=f"a sign-in to the MCP server {about.get('server', '')}{child}"[:TEXT],
+            ends="somebody signs in, or cancels the form",
+            id=form["id"],
+            session_id=session_id,
+        )
+    text = about.get("message") if isinstance(about.get("message"), str) else ""
+    what = f"a form{child}: {form.get('title', '')}{f': {text}' if text else ''}"
+    ends = "a person answers or cancels it"
+    return WaitInfo(kind="form", since=since, what=what[:TEXT], ends=ends, id=form["id"], session_id=session_id)
 
 
 def blocked_wait(blocked: Blocked) -> WaitInfo:

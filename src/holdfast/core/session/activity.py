@@ -27,7 +27,7 @@ WHAT: dict[Stage, str] = {
     "between": "a step was complete, and the next one was not yet sent to the model",
     "dispatched": "the turn was sent, and no answer was recorded",
     "answering": "the turn broke off after it had begun to answer",
-    "waiting": "a tool call waits for a person; it has started nothing",
+    "waiting": "a tool call waits for a person",
     "subagent": "a tool call waits for a subagent",
 }
 

@@ -79,6 +79,23 @@ def question_rejected(event: Projected) -> tuple[Statement, ...]:
     return _answered(event.data, {"rejected": event.data.cause or "person"})
 
 
+def form_asked(event: Projected) -> tuple[Statement, ...]:
+    return (_request(event.data, "form", None),)
+
+
+def form_replied(event: Projected) -> tuple[Statement, ...]:
+    return _answered(event.data, {"answer": event.data.answer})
+
+
+def form_cancelled(event: Projected) -> tuple[Statement, ...]:
+    """A form that was cancelled without a person has nobody who takes the answer. Its call may go on."""
+    data: ev.FormCancelled = event.data
+    reply = {"cancelled": data.cause or "person", **({"declined": True} if data.declined else {})}
+    if data.cause is None:
+        return _answered(data, reply)
+    return (*_answered(data, reply), Statement("request.take", {"session_id": data.session_id, "id": data.request_id}))
+
+
 def request_taken(event: Projected) -> tuple[Statement, ...]:
     row = {"session_id": event.data.session_id, "id": event.data.request_id}
     return (Statement("request.take", row, changes=1, error=AlreadyTaken),)
@@ -95,11 +112,14 @@ ACTIVITY_PROJECTORS: dict[type[Record], Projector] = {
     ev.QuestionAsked: question_asked,
     ev.QuestionReplied: question_replied,
     ev.QuestionRejected: question_rejected,
+    ev.FormAsked: form_asked,
+    ev.FormReplied: form_replied,
+    ev.FormCancelled: form_cancelled,
     ev.RequestTaken: request_taken,
 }
 
 
-def _request(data: ev.PermissionAsked | ev.QuestionAsked, kind: str, agent: str | None) -> Statement:
+def _request(data: ev.PermissionAsked | ev.QuestionAsked | ev.FormAsked, kind: str, agent: str | None) -> Statement:
     row: dict[str, Value] = {
         "session_id": data.session_id,
         "id": data.request.id,
@@ -114,7 +134,8 @@ def _request(data: ev.PermissionAsked | ev.QuestionAsked, kind: str, agent: str 
 
 
 def _answered(
-    data: ev.PermissionReplied | ev.QuestionReplied | ev.QuestionRejected, reply: Mapping[str, Any]
+    data: ev.PermissionReplied | ev.QuestionReplied | ev.QuestionRejected | ev.FormReplied | ev.FormCancelled,
+    reply: Mapping[str, Any],
 ) -> tuple[Statement, ...]:
     key = {"session_id": data.session_id, "id": data.request_id}
     return (Statement("request.reply", {**key, "reply": encode_text(reply)}, changes=1, error=AlreadyAnswered),)

@@ -76,8 +76,10 @@ class StoredActivity(StoredMessages, StoredTasks):
                 continue
             key = {"session_id": session_id, "message_id": call.message_id, "call_id": call.call_id}
             rows = await self._database.fetch("request.of_call", key, into=RequestRow)
-            if rows and rows[-1].resumable and not rows[-1].taken:
-                found.append(ResumableCall(call, answered=rows[-1].reply is not None, task=False))
+            waiting = [row for row in rows if row.resumable and not row.taken]
+            unanswered = any(row.reply is None for row in waiting)
+            if waiting and (unanswered or waiting[-1] is rows[-1]):
+                found.append(ResumableCall(call, answered=not unanswered, task=False))
         return found
 
     async def rejections(self, session_id: str) -> int:

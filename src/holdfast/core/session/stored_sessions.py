@@ -75,6 +75,11 @@ class StoredSessions:
         rows = await self._database.fetch("request.asker", key)
         return await self.find(str(rows[0][0])) if rows else None
 
+    async def form_asker(self, session_id: str, form_id: str) -> Session | None:
+        """The Session that made a form, settled or not: this one, or a descendant. None if there is no such form."""
+        rows = await self._database.fetch("form.asker", {"session_id": session_id, "id": form_id})
+        return await self.find(str(rows[0][0])) if rows else None
+
     async def at_boundary(self, session_id: str) -> SessionAtBoundary:
         rows = await self._database.fetch("session.at_boundary", {"id": session_id}, into=_BoundaryRow)
         if not rows:

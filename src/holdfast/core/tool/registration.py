@@ -77,6 +77,8 @@ class Registration:
         except SchemaMismatch as error:
             raise ToolFailure(INVALID_INPUT.format(detail=error)) from error
         result = await self._tool.execute(given, context)
+        if isinstance(result, CallOutput):
+            return result
         try:
             value = self._output.encode(result)
         except NotJson:

@@ -3,7 +3,7 @@
 Invariants
 - The newest live registration of a name wins; a Location's tools win over the application's.
 - A call runs on the registration that was advertised to the model. If the name now has another registration, or none,
-  the call fails.
+  the call fails. What a request offers beside the registered tools stays callable for its turn.
 - While no registration changes, equal rules give the same definition objects in the same order."""
 
 from __future__ import annotations
@@ -102,11 +102,13 @@ class ToolRegistry:
         fences: Fences = (),
         without: frozenset[str] = frozenset(),
         begun: frozenset[str] = frozenset(),
+        also: tuple[Registration, ...] = (),
     ) -> Materialized:
         """The tools that an agent with these rules may call in one turn, except the names in `without`. The names in
-        `begun` are there in any case: calls of them have begun and are executed again."""
-        shown = self._current().shown(tuple(rules), tuple(fences), without)
-        return Materialized(self, self._current().also(shown, begun) if begun else shown)
+        `begun` are there in any case: calls of them have begun and are executed again. `also` are tools that are not
+        registered; they follow the others, and yield to a registered tool of the same name."""
+        shown = self._current().shown(tuple(rules), tuple(fences), without, also)
+        return Materialized(self, self._current().begun(shown, begun) if begun else shown)
 
     def _current(self) -> _Catalog:
         application, own = self._application.current, self._own.current
@@ -153,7 +155,8 @@ class Materialized:
         advertised = self._shown.of(name)
         if advertised is None:
             raise ToolFailure(UNKNOWN.format(name=name))
-        if self._registry._current().registrations.get(advertised.name) is not advertised:
+        registered = self._registry._current().registrations.get(advertised.name)
+        if registered is not advertised and advertised not in self._shown.also:
             raise ToolFailure(STALE.format(name=name))
         return advertised
 
@@ -161,6 +164,8 @@ class Materialized:
 class _VisibleTools(Frozen):
     registrations: Mapping[str, Registration]
     definitions: tuple[ToolDefinition, ...]
+    also: frozenset[Registration]
+    """Those that are not registered."""
 
     def of(self, name: str) -> Registration | None:
         """The tool of this name, or the one that also accepts calls under it."""
@@ -175,23 +180,27 @@ class _Catalog:
         self.application = application
         self.own = own
         self.registrations = {**application, **own}
-        self._seen: dict[tuple[tuple[Rule, ...], Fences, frozenset[str]], _VisibleTools] = {}
+        self._seen: dict[tuple[object, ...], _VisibleTools] = {}
 
-    def also(self, shown: _VisibleTools, names: frozenset[str]) -> _VisibleTools:
+    def begun(self, shown: _VisibleTools, names: frozenset[str]) -> _VisibleTools:
         """With the tools of these names, or that accept calls under them."""
         more = {name: each for name, each in self.registrations.items() if names & {name, *each.other_names}}
         return shown.replace(registrations={**shown.registrations, **more})
 
-    def shown(self, rules: tuple[Rule, ...], fences: Fences, without: frozenset[str]) -> _VisibleTools:
-        key = (rules, fences, without)
+    def shown(
+        self, rules: tuple[Rule, ...], fences: Fences, without: frozenset[str], also: tuple[Registration, ...]
+    ) -> _VisibleTools:
+        key = (rules, fences, without, also)
         if (known := self._seen.get(key)) is not None:
             return known
+        offered = {tool.name: tool for tool in also if tool.name not in self.registrations}
         visible = {
             name: registration
-            for name, registration in self.registrations.items()
+            for name, registration in {**self.registrations, **offered}.items()
             if name not in without and not wholly_denied(rules, registration.action, fences)
         }
-        shown = _VisibleTools(visible, tuple(registration.definition for registration in visible.values()))
+        definitions = tuple(registration.definition for registration in visible.values())
+        shown = _VisibleTools(visible, definitions, frozenset(offered.values()))
         if len(self._seen) >= CACHED_RULE_SETS:
             self._seen.clear()
         self._seen[key] = shown

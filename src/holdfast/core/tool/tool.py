@@ -42,6 +42,7 @@ class Tool(Frozen, Generic[In, Out], eq=False):
     """A type msgspec can convert to (Struct, dataclass, TypedDict), a pydantic model, or a JSON Schema."""
     output: type[Out] | JsonSchema
     execute: Callable[[In, ToolContext], Awaitable[Out]]
+    """One that returns a CallOutput has made all of it: it is neither validated nor projected."""
     content: Callable[[In, Any], Sequence[ToolContent]] | None = None
     """Pure function from the decoded input and the encoded output to what the model reads. Default: the structured
     value, or the text if the output is a string."""

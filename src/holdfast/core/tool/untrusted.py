@@ -33,7 +33,7 @@ def with_permission(tool: Tool[In, Out], name: str, plugin: str, authorizer: Aut
     what the tool accesses; the request shows the plugin and the arguments."""
 
     async def execute(given: In, context: ToolContext) -> Out:
-        metadata = {"plugin": plugin, "tool": name, "input": _shown(given)}
+        metadata = {"plugin": plugin, "tool": name, "input": shown_input(given)}
         await authorizer.allow(context, name, EVERYTHING, save=EVERYTHING, metadata=metadata)
         return await tool.execute(given, context)
 
@@ -55,7 +55,8 @@ def ask_by_default(names: Iterable[str]) -> Callable[[AgentDraft], None]:
     return transform
 
 
-def _shown(given: Any) -> str:
+def shown_input(given: Any) -> str:
+    """The arguments of a call, as a permission request shows them."""
     try:
         text = msgspec.json.encode(json_value(given)).decode()
     except Exception:  # noqa: BLE001 - the plugin's own types may raise anything

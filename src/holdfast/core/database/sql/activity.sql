@@ -45,7 +45,9 @@ select activity.session_id, activity.seq, activity.time_started, activity.suspen
      and (m.type <> 'user' or json_extract(m.data, '$.options.noReply') is null)
    order by segment.after_seq desc, m.seq desc limit 1) as newest_type,
   turn.agent, turn.model, turn.attempt, turn.message_id, turn.time_dispatched, turn.used,
-  exists (select 1 from session_request where session_id = activity.session_id and reply is null) as asks,
+  exists (
+    select 1 from session_request
+    where session_id = activity.session_id and reply is null and (kind <> 'form' or resumable = 1)) as asks,
   exists (
     select 1 from session_message_part part indexed by session_message_part_unsettled
     join session_message answer on answer.session_id = part.session_id and answer.seq = part.message_seq

@@ -2,25 +2,28 @@
 -- cleared and newly begun epoch counts its revisions from 0 again.
 
 -- name: context.get
-select baseline.content, snapshot.content, epoch.baseline_seq, epoch.revision, epoch.observed
+select baseline.content, snapshot.content, epoch.baseline_seq, epoch.revision, epoch.observed, epoch.offer
 from session_context_epoch epoch
 join context_text baseline on baseline.id = epoch.baseline_id
 join context_text snapshot on snapshot.id = epoch.snapshot_id
 where epoch.session_id = :session_id
 
+-- name: context.offer
+select offer from session_context_epoch where session_id = :session_id
+
 -- name: context.store
 insert into context_text (id, content) values (:id, :content)
 
 -- name: context.begin
-insert into session_context_epoch (session_id, baseline_id, snapshot_id, baseline_seq, revision, observed)
+insert into session_context_epoch (session_id, baseline_id, snapshot_id, baseline_seq, revision, observed, offer)
 values (:session_id, :baseline_id, :snapshot_id,
-  coalesce((select seq from event_sequence where aggregate_id = :session_id), -1), 0, :observed)
+  coalesce((select seq from event_sequence where aggregate_id = :session_id), -1), 0, :observed, :offer)
 on conflict (session_id) do nothing
 
 -- name: context.replace
 update session_context_epoch
-set baseline_id = :baseline_id, snapshot_id = :snapshot_id, observed = :observed, revision = revision + 1,
-  baseline_seq = coalesce((select seq from event_sequence where aggregate_id = :session_id), -1)
+set baseline_id = :baseline_id, snapshot_id = :snapshot_id, observed = :observed, offer = :offer,
+  revision = revision + 1, baseline_seq = coalesce((select seq from event_sequence where aggregate_id = :session_id), -1)
 where session_id = :session_id and revision = :revision and baseline_seq = :baseline_seq
 
 -- name: context.advance
@@ -36,8 +39,8 @@ where session_id = :session_id and revision = :revision and baseline_seq = :base
 
 -- name: context.take_over
 -- A fork refers to the texts of its source, or has a snapshot of its own.
-insert into session_context_epoch (session_id, baseline_id, snapshot_id, baseline_seq, revision, observed)
-select :session_id, baseline_id, coalesce(:snapshot_id, snapshot_id), baseline_seq, 0, observed
+insert into session_context_epoch (session_id, baseline_id, snapshot_id, baseline_seq, revision, observed, offer)
+select :session_id, baseline_id, coalesce(:snapshot_id, snapshot_id), baseline_seq, 0, observed, offer
 from session_context_epoch
 where session_id = :source_id and revision = :revision and baseline_seq = :baseline_seq
 

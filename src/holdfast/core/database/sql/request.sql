@@ -1,4 +1,4 @@
--- Permission requests and questions of a Session.
+-- Permission requests, questions and forms of a Session.
 
 -- name: request.insert
 insert into session_request (session_id, seq, id, kind, agent, data, reply, time_created, resumable, owner)
@@ -46,6 +46,35 @@ with recursive line (asker_id, id) as (
   select line.asker_id, session.parent_id from line join session on session.id = line.id
   where session.parent_id is not null)
 select asker_id from line where id = :session_id
+
+-- name: form.asker
+-- The Session that made a form, open or not, if it is this Session or a descendant.
+with recursive line (asker_id, id) as (
+  select session_id, session_id from session_request where id = :id and kind = 'form'
+  union
+  select line.asker_id, session.parent_id from line join session on session.id = line.id
+  where session.parent_id is not null)
+select asker_id from line where id = :session_id
+
+-- name: form.held_of_call
+-- The forms of one tool call, oldest first, with what their events hold for the call.
+select request.id, request.taken, json_extract(asked.data, '$.held') as held
+from session_request request join event asked on asked.aggregate_id = request.session_id and asked.seq = request.seq
+where request.session_id = :session_id and request.kind = 'form'
+  and json_extract(request.data, '$.tool.callID') = :call_id
+  and json_extract(request.data, '$.tool.messageID') = :message_id
+order by request.seq
+
+-- name: form.open_of_integration
+-- Open forms that ask a person to sign in, with what their events hold; of all integrations, or of one.
+select request.session_id, request.data, json_extract(asked.data, '$.held') as held,
+  session.directory, session.workspace_id
+from session_request request join event asked on asked.aggregate_id = request.session_id and asked.seq = request.seq
+join session on session.id = request.session_id
+where request.reply is null and request.kind = 'form'
+  and json_extract(request.data, '$.metadata.kind') = 'mcp-authorization'
+  and (:integration_id is null or json_extract(request.data, '$.metadata.integrationID') = :integration_id)
+order by request.time_created, request.id
 
 -- name: request.open_of_location
 select request.session_id, request.kind, request.agent, request.data

@@ -1,0 +1,3 @@
+"""Forms that a person fills in.
+
+May import: permission, session, event."""

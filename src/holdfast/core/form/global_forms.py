@@ -1,0 +1,121 @@
+"""Forms that belong to no Session. They are kept in memory: whoever asked them ends with this process.
+
+Invariants
+- A settled form can be read for ten minutes, and at most `MOST_SETTLED` of them are kept.
+- Closing cancels every form that waits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from holdfast.core.form.errors import FormAlreadySettled, FormNotFound
+from holdfast.core.permission.requests import MOST_PENDING, DuplicateRequest, TooManyRequests
+from holdfast.schema.deferred import deferred
+from holdfast.schema.form import GLOBAL, Form, FormState
+from holdfast.schema.live_event import FormCancelledLive, FormCreatedLive, FormRepliedLive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.core.clock import Clock, Ids
+    from holdfast.core.form import answer as answers
+    from holdfast.core.form import definition
+    from holdfast.core.form.forms import FormDraft
+    from holdfast.schema.form import FormAnswer
+    from holdfast.schema.record import Record
+else:
+    answers = deferred("holdfast.core.form.answer")
+    definition = deferred("holdfast.core.form.definition")
+
+KEPT_MILLISECONDS = 10 * 60 * 1000
+MOST_SETTLED = 100
+
+
+class _Entry:
+    def __init__(self, form: Form) -> None:
+        self.form = form
+        self.state = FormState(status="pending")
+        self.declined = False
+        self.settled = asyncio.Event()
+        self.settled_at = 0
+
+
+class GlobalForms:
+    """`announce` publishes a live event of the Location."""
+
+    def __init__(self, ids: Ids, clock: Clock, announce: Callable[[Record], None]) -> None:
+        self._ids = ids
+        self._clock = clock
+        self._announce = announce
+        self._entries: dict[str, _Entry] = {}
+
+    def create(self, draft: FormDraft, *, id: str | None = None) -> Form:
+        """Raises InvalidForm, DuplicateRequest or TooManyRequests."""
+        definition.check_form(draft.title, draft.fields, draft.metadata)
+        self._forget()
+        form_id = id or self._ids.of("frm")
+        if form_id in self._entries:
+            raise DuplicateRequest(form_id)
+        if len(self.list()) >= MOST_PENDING:
+            raise TooManyRequests(GLOBAL)
+        form = Form(
+            id=form_id, session_id=GLOBAL, title=draft.title, metadata=draft.metadata, fields=tuple(draft.fields)
+        )
+        self._entries[form_id] = _Entry(form)
+        self._announce(FormCreatedLive(form=form, session_id=GLOBAL))
+        return form
+
+    async def ask(self, draft: FormDraft) -> tuple[FormState, bool]:
+        """Wait until the form is settled: how, and whether the person declined. Cancelling the caller cancels it."""
+        form = self.create(draft)
+        entry = self._entries[form.id]
+        try:
+            await entry.settled.wait()
+        finally:
+            if entry.state.status == "pending":
+                self.cancel(form.id)
+        return entry.state, entry.declined
+
+    def list(self) -> tuple[Form, ...]:
+        return tuple(entry.form for entry in self._entries.values() if entry.state.status == "pending")
+
+    def get(self, form_id: str) -> tuple[Form, FormState]:
+        self._forget()
+        if (entry := self._entries.get(form_id)) is None:
+            raise FormNotFound(form_id)
+        return entry.form, entry.state
+
+    def reply(self, form_id: str, answer: FormAnswer) -> None:
+        entry = self._pending(form_id)
+        answers.check_answer(entry.form, answer)
+        self._settle(entry, FormState(status="answered", answer=answer))
+        self._announce(FormRepliedLive(id=form_id, session_id=GLOBAL, answer=answer))
+
+    def cancel(self, form_id: str, *, declined: bool = False) -> None:
+        entry = self._pending(form_id)
+        entry.declined = declined
+        self._settle(entry, FormState(status="cancelled"))
+        self._announce(FormCancelledLive(id=form_id, session_id=GLOBAL))
+
+    def close(self) -> None:
+        for form in self.list():
+            self.cancel(form.id)
+
+    def _pending(self, form_id: str) -> _Entry:
+        self.get(form_id)
+        entry = self._entries[form_id]
+        if entry.state.status != "pending":
+            raise FormAlreadySettled(form_id)
+        return entry
+
+    def _settle(self, entry: _Entry, state: FormState) -> None:
+        entry.state, entry.settled_at = state, self._clock.now()
+        entry.settled.set()
+
+    def _forget(self) -> None:
+        settled = [entry for entry in self._entries.values() if entry.settled.is_set()]
+        old = self._clock.now() - KEPT_MILLISECONDS
+        surplus = sorted(settled, key=lambda entry: entry.settled_at)[: max(0, len(settled) - MOST_SETTLED)]
+        for entry in (*surplus, *(entry for entry in settled if entry.settled_at <= old)):
+            self._entries.pop(entry.form.id, None)

@@ -1,0 +1,110 @@
+"""The MCP servers of a Location and their sign-ins. Nothing of MCP is imported while no server is configured."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.core.lazy import Lazy
+from holdfast.core.mcp.servers import LocationServers
+from holdfast.schema.frozen import Frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.core.agent.agents import Agents
+    from holdfast.core.catalog.catalog import Catalog
+    from holdfast.core.config.config import Config
+    from holdfast.core.config.reload import LiveConfig
+    from holdfast.core.credential.integration import IntegrationDraft
+    from holdfast.core.form.forms import Forms
+    from holdfast.core.location.process_services import ProcessServices
+    from holdfast.core.mcp.authorizations import McpAuthorizations
+    from holdfast.core.mcp.configured_servers import ConfiguredServer
+    from holdfast.core.mcp.people import FormPeople
+    from holdfast.core.mcp.server_host import ServerHost
+    from holdfast.core.process.process import Processes
+    from holdfast.core.scope import Scope
+    from holdfast.schema.location import Location
+
+
+class LocationMcp(Frozen):
+    servers: LocationServers
+    authorizations: Lazy[McpAuthorizations]
+    people: Lazy[FormPeople]
+
+    async def close(self) -> None:
+        await self.servers.close()
+        if self.people.made is not None:
+            await self.people.made.close()
+        if self.authorizations.made is not None:
+            await self.authorizations.made.close()
+
+
+def open_mcp(
+    process: ProcessServices,
+    location: Location,
+    config: LiveConfig,
+    catalog: Catalog,
+    agents: Agents,
+    processes: Processes,
+    forms: Forms,
+    scope: Scope,
+) -> LocationMcp:
+    """Follows the configuration. The integrations of remote servers, and the agents' rules for their tools, are rebuilt
+    whenever the servers change."""
+    credentials, clock = process.providers.credentials, process.sessions.clock
+
+    def host() -> ServerHost:
+        from holdfast.core.mcp.server_host import ServerHost
+        from holdfast.core.mcp.stored_manifests import StoredManifests
+
+        scope.add(credentials.on_change(servers.credential_changed))
+        return ServerHost(
+            directory=Path(location.directory),
+            environment=process.host.environment,
+            logs=process.host.directories.data / "mcp",
+            processes=processes,
+            manifests=StoredManifests(process.database, clock),
+            authorizations=authorizations,
+            clock=clock,
+            announce=partial(process.sessions.log.announce, location=location),
+            people=people,
+        )
+
+    def make_people() -> FormPeople:
+        from holdfast.core.mcp.people import FormPeople
+
+        return FormPeople(forms, lambda name: authorizations().of(name))
+
+    def make_authorizations() -> McpAuthorizations:
+        from holdfast.core.mcp.authorizations import McpAuthorizations
+        from holdfast.core.mcp.remote_servers import remote_servers
+
+        return McpAuthorizations(lambda: remote_servers(servers.wanted()), credentials, clock)
+
+    def configure(draft: IntegrationDraft) -> None:
+        if servers.wanted():
+            authorizations().configure(draft)
+
+    def changed() -> None:
+        catalog.integrations.reload()
+        agents.state.reload()
+
+    people = Lazy(make_people)
+    authorizations = Lazy(make_authorizations)
+    servers = LocationServers(host, changed)
+    catalog.integrations.extend(configure)
+    servers.use(_configured(config.current))
+    config.follow(lambda new: partial(servers.use, _configured(new)), scope)
+    return LocationMcp(servers, authorizations, people)
+
+
+def _configured(config: Config) -> Mapping[str, ConfiguredServer]:
+    documents = config.documents()
+    if not any(document.data.get("mcp", {}).get("servers") for document in documents):
+        return {}
+    from holdfast.core.mcp.configured_servers import configured_servers
+
+    return configured_servers(documents)

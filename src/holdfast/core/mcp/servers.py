@@ -1,0 +1,261 @@
+"""The MCP servers of a Location: those of its configuration, and those that were added over the API.
+
+Nothing of the protocol is imported, read or started while there is no server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.schema.exceptions import McpServerNotFound
+from holdfast.schema.mcp import McpStatusChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+
+    from holdfast.core.mcp.configured_servers import ConfiguredServer
+    from holdfast.core.mcp.seam import CallFor, KnownServer, Manifest
+    from holdfast.core.mcp.server import Server
+    from holdfast.core.mcp.server_calls import Input
+    from holdfast.core.mcp.server_host import ServerHost
+    from holdfast.mcp.client import Client
+    from holdfast.mcp.input import InputRequired
+    from holdfast.mcp.results import Progress, PromptResult, ReadResult, ToolResult
+
+T = TypeVar("T")
+
+UNASKED_SECONDS = 0.25
+"""How long a Location is open before servers are started that nobody has called: a command that only looks at
+something ends before that."""
+
+
+class LocationServers:
+    """A `seam.Servers`."""
+
+    def __init__(self, host: Callable[[], ServerHost], changed: Callable[[], None]) -> None:
+        """`host` is made with the first server. `changed` is called when there are other servers than before."""
+        self._make_host = host
+        self._changed = changed
+        self._made_host: ServerHost | None = None
+        self._configured: Mapping[str, ConfiguredServer] = {}
+        self._added: dict[str, ConfiguredServer] = {}
+        self._removed: set[str] = set()
+        self._servers: dict[str, Server] = {}
+        self._known: tuple[KnownServer, ...] | None = ()
+        self._opened = False
+        self._closed = False
+        self._unasked: asyncio.TimerHandle | None = None
+        self._work: set[asyncio.Task[None]] = set()
+
+    # -- which servers there are -----------------------------------------------------------------------------------
+
+    @property
+    def configured(self) -> bool:
+        """Also if a person has disconnected it: what is offered to a model does not depend on that."""
+        return any(server.enabled or not server.configured.disabled for server in self._servers.values())
+
+    @property
+    def changed_by_hand(self) -> bool:
+        """Whether something would be forgotten if the Location were closed."""
+        return bool(self._added or self._removed)
+
+    def wanted(self) -> dict[str, ConfiguredServer]:
+        """What there should be, by name: the configured servers and what was added, without what was removed."""
+        kept = {name: server for name, server in self._configured.items() if name not in self._removed}
+        return {**kept, **self._added}
+
+    def all(self) -> tuple[Server, ...]:
+        """Sorted by name."""
+        return tuple(self._servers[name] for name in sorted(self._servers))
+
+    def get(self, name: str) -> Server:
+        """Raises McpServerNotFound."""
+        found = self._servers.get(name)
+        if found is None:
+            raise McpServerNotFound(name)
+        return found
+
+    def use(self, configured: Mapping[str, ConfiguredServer]) -> None:
+        """From now on these are the configured servers. Those that have not changed stay connected."""
+        self._configured = configured
+        self._apply()
+
+    async def open(self) -> None:
+        """Read what is known of the servers, and start those of which nothing is. Does not wait for any."""
+        self._opened = True
+        servers = tuple(self._servers.values())
+        await self._read_known(servers)
+        if servers:
+            self._unasked = asyncio.get_running_loop().call_later(UNASKED_SECONDS, _keep, servers)
+
+    def add(self, server: ConfiguredServer) -> None:
+        """Until this process ends. It takes the place of a configured one of its name."""
+        self._added[server.name] = server
+        self._removed.discard(server.name)
+        self._apply()
+
+    async def remove(self, name: str) -> None:
+        """Until this process ends. Raises McpServerNotFound."""
+        self.get(name)
+        self._added.pop(name, None)
+        if name in self._configured:
+            self._removed.add(name)
+        self._apply()
+        await self._settle()
+
+    async def connect(self, name: str) -> None:
+        """Raises McpServerNotFound. Returns when the server is connected or has failed."""
+        server = self.get(name)
+        await server.connect()
+        self._known = None
+
+    async def disconnect(self, name: str) -> None:
+        server = self.get(name)
+        await server.disconnect()
+        self._known = None
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._unasked is not None:
+            self._unasked.cancel()
+        servers, self._servers, self._known = tuple(self._servers.values()), {}, ()
+        if servers:
+            await asyncio.gather(*(server.close() for server in servers))
+        await self._settle()
+
+    def credential_changed(self, integration_id: str) -> None:
+        from holdfast.core.mcp.remote_servers import integration_id as id_of
+
+        for server in self._servers.values():
+            url = getattr(server.configured.config, "url", None)
+            if url is not None and id_of(server.name, url) == integration_id:
+                server.credential_changed()
+
+    # -- what they offer -------------------------------------------------------------------------------------------
+
+    def known(self) -> tuple[KnownServer, ...]:
+        if self._known is None:
+            self._known = tuple(server.known for server in self.all() if server.enabled and server.known is not None)
+        return self._known
+
+    async def manifest(self, hash: str) -> Manifest | None:
+        for server in self.known():
+            if server.hash == hash:
+                return server.manifest
+        return await self._host.manifests.get(hash)
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        server: str,
+        tool: str,
+        arguments: Mapping[str, Any],
+        whom: CallFor | None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> ToolResult:
+        async def send(client: Client, given: Input) -> ToolResult | InputRequired:
+            answers, state = given
+            return await client.call_tool(
+                tool, arguments, key=_key(whom), on_progress=on_progress, answers=answers, state=state
+            )
+
+        return await self._use(server, whom, send)
+
+    async def read_resource(self, server: str, uri: str, whom: CallFor | None) -> ReadResult:
+        async def send(client: Client, given: Input) -> ReadResult | InputRequired:
+            answers, state = given
+            return await client.read_resource(uri, key=_key(whom), answers=answers, state=state)
+
+        return await self._use(server, whom, send)
+
+    async def get_prompt(
+        self, server: str, name: str, arguments: Mapping[str, str], whom: CallFor | None
+    ) -> PromptResult:
+        async def send(client: Client, given: Input) -> PromptResult | InputRequired:
+            answers, state = given
+            return await client.get_prompt(name, arguments, key=_key(whom), answers=answers, state=state)
+
+        return await self._use(server, whom, send)
+
+    async def _use(
+        self, name: str, whom: CallFor | None, send: Callable[[Client, Input], Awaitable[T | InputRequired]]
+    ) -> T:
+        found = self.get(name)
+        from holdfast.core.mcp.server_calls import use
+        from holdfast.mcp.errors import McpError
+
+        try:
+            return await use(found, self._host.people(), whom, send)
+        except McpError as error:
+            raise found.without_secrets(error) from error
+
+    # -- changes ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _host(self) -> ServerHost:
+        if self._made_host is None:
+            self._made_host = self._make_host()
+        return self._made_host
+
+    def _apply(self) -> None:
+        """Close what is gone or different, and begin what is new."""
+        if self._closed:
+            return
+        wanted = self.wanted()
+        before = {name: server.configured for name, server in self._servers.items()}
+        begun: list[Server] = []
+        for name in [*self._servers.keys() - wanted.keys()]:
+            self._run(self._servers.pop(name).close())
+            self._host.announce(McpStatusChanged(server=name))
+        for name, configured in wanted.items():
+            present = self._servers.get(name)
+            if present is not None and present.configured == configured:
+                continue
+            made = self._new(configured)
+            begun.append(made)
+            if present is not None:
+                self._run(present.close())
+                if present.configured.key == configured.key:  # a turn may come before what is stored is read
+                    made.known = present.known
+        self._known = None
+        if begun and self._opened:
+            self._run(self._begin(begun))
+        if wanted != before:
+            self._changed()
+
+    def _new(self, configured: ConfiguredServer) -> Server:
+        from holdfast.core.mcp.server import Server
+
+        made = self._servers[configured.name] = Server(configured, self._host, self._forget_known)
+        return made
+
+    async def _begin(self, servers: Iterable[Server]) -> None:
+        await self._read_known(servers)
+        _keep(servers)
+
+    async def _read_known(self, servers: Iterable[Server]) -> None:
+        for server in servers:
+            server.begin(await self._host.manifests.newest(server.configured))
+        self._known = None
+
+    def _forget_known(self) -> None:
+        self._known = None
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _settle(self) -> None:
+        while self._work:
+            await asyncio.wait(tuple(self._work))
+
+
+def _keep(servers: Iterable[Server]) -> None:
+    for server in servers:
+        server.keep()
+
+
+def _key(whom: CallFor | None) -> str | None:
+    return f"{whom.session_id}/{whom.call_id}" if whom is not None else None

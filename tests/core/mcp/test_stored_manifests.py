@@ -1,0 +1,81 @@
+"""Manifests in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from tests.conftest import ManualClock
+
+from holdfast.core.config.schema import LocalServer
+from holdfast.core.database.database import SqliteDatabase
+from holdfast.core.mcp.configured_servers import ConfiguredServer, configured_server
+from holdfast.core.mcp.manifest import Lists, MadeManifest, make_manifest
+from holdfast.core.mcp.stored_manifests import KEPT_MILLIS, StoredManifests
+from holdfast.mcp.catalog import Listing, Tool
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[SqliteDatabase]:
+    opened = SqliteDatabase(tmp_path / "x.db")
+    yield opened
+    opened.close()
+
+
+def server(*command: str) -> ConfiguredServer:
+    return configured_server("s", LocalServer(command=list(command)))
+
+
+def offering(*names: str) -> MadeManifest:
+    tools = tuple(Tool(name=name, input_schema={"type": "object"}) for name in names)
+    nothing: Listing[Any] = Listing(())
+    return make_manifest(Lists(None, Listing(tools), nothing, nothing, nothing))
+
+
+async def test_the_newest_of_each_configuration_is_known(database: SqliteDatabase) -> None:
+    """MCP-165: an earlier one can still be read by its hash."""
+    stored = StoredManifests(database, ManualClock())
+    old, new = offering("a"), offering("b")
+    await stored.store(server("x"), old, "2025-11-25")
+    await stored.store(server("x"), new, "2026-07-28")
+    found = await stored.newest(server("x"))
+    assert found is not None
+    assert (found.known.hash, found.known.manifest, found.version) == (new.hash, new.manifest, "2026-07-28")
+    assert await stored.newest(server("y")) is None
+    assert await stored.get(old.hash) == old.manifest
+    assert await stored.get("none") is None
+
+
+async def test_old_manifests_are_removed_unless_an_epoch_offers_them(database: SqliteDatabase, tmp_path: Path) -> None:
+    """MCP-166: nothing that was sent can change because of it."""
+    clock = ManualClock()
+    stored = StoredManifests(database, clock)
+    made = [offering(name) for name in "abcd"]
+    for manifest in (made[2], *made[:2], offering("e")):
+        await stored.store(server("x"), manifest, "v")
+    await stored.store(server("other"), made[0], "v")
+    with apsw.Connection(str(tmp_path / "x.db")) as connection:
+        connection.execute("pragma foreign_keys=off")
+        rows = [("1", f'{{"s":"{made[1].hash}"}}'), ("2", ""), ("3", '{"s":"another"}'), ("4", '{"s":"another"}')]
+        for id, offer in rows:
+            connection.execute(
+                "insert into session_context_epoch (session_id, baseline_id, snapshot_id, baseline_seq, revision,"
+                " observed, offer) values (?, 1, 1, 0, 0, 0, ?)",
+                (id, offer),
+            )
+    clock.advance(KEPT_MILLIS + 1)
+    await stored.store(server("x"), made[3], "v")
+    kept = [await stored.get(manifest.hash) is not None for manifest in made]
+    assert kept == [True, True, False, True]  # another server's newest, an offered one, forgotten, the newest
+    assert await stored.get(offering("e").hash) is not None  # the newest until now, as others may still believe
+
+
+async def test_what_cannot_be_read_is_unknown(database: SqliteDatabase, tmp_path: Path) -> None:
+    stored = StoredManifests(database, ManualClock())
+    await stored.store(server("x"), offering("a").replace(data=b"not json"), "v")
+    assert await stored.newest(server("x")) is None
