@@ -63,7 +63,6 @@ NAMED = {
     "logLevel": None,
     "server": None,
     "layout": None,
-    "mcp.docs": None,
     "compaction.tail_turns": None,
     "experimental.batch_tool": None,
     "experimental.openTelemetry": None,
