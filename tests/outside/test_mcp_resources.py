@@ -105,6 +105,13 @@ async def test_a_file_of_a_prompt_may_be_a_resource(world: World, docs: ContentP
         assert (message.files[0].uri, message.files[0].mime) == (uri, "text/plain")
 
 
+async def test_a_program_attaches_a_resource_in_one_call(world: World, docs: ContentPeer) -> None:
+    """MCP-290"""
+    async with world.host() as hf:
+        await hf.run("read it", files=["mcp://docs/note://one"])
+    assert "First note." in sent(world)
+
+
 async def test_an_address_that_fits_a_template_is_known(world: World, docs: ContentPeer) -> None:
     """MCP-290"""
     async with world.host() as hf:

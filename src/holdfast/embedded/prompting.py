@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 EVERY_TOOL = "*"
-URI_SCHEMES = ("data:", "file:")
+URI_SCHEMES = ("data:", "file:", "mcp://")
 ADMISSION_SECONDS = 5.0
 """How long a caller that was cancelled waits for an admission; resolving a prompt may wait for a person."""
 NO_ANSWER = "a prompt with `no_reply` has no answer; admit it with `hf.sessions.prompt`"
