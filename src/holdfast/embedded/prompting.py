@@ -61,7 +61,8 @@ class PromptSettings(TypedDict, total=False):
     """The tools that the model may use, by name; or a mapping that switches single tools, or `*`, on and off. It never
     adds a tool."""
     files: Iterable[FileInput | PathLike[str] | str]
-    """Files to attach: paths, relative to the Session's directory, or `data:` and `file:` URIs."""
+    """Files to attach: paths, relative to the Session's directory, `data:` and `file:` URIs, or resources
+    of MCP servers as `mcp://server/address`."""
     interrupt: bool
     """Whether the Session is interrupted if the caller stops waiting or reading. Otherwise it goes on."""
 
