@@ -204,3 +204,17 @@ def test_a_client_of_the_official_package_gives_work_to_a_session(holdfast: Mach
     assert ran.returncode == 0, ran.stderr
     common = {"tools": 7, "answer": ["completed", "one"], "read": ["one", "one"], "failed": True}
     assert json.loads(ran.stdout) == [{"version": "2025-11-25", **common}, {"version": "2026-07-28", **common}]
+
+
+async def test_work_goes_on_in_the_next_process(world: World) -> None:
+    """MCP-285, MCP-286: a client that leaves takes its process with it, and nothing of the Session."""
+    never = asyncio.Event()
+    world.model.plays(Turn(text="cut off", begin=never), Turn(text="Done."))
+    async with serving(world) as agent:
+        session = (await agent("session_create"))["session"]
+        await agent("session_prompt", session=session, text="go", wait_seconds=0)
+        await world.model.asked(1)
+    async with serving(world) as agent:
+        done = await agent("session_wait", session=session, wait_seconds=30)
+        assert (done["state"], done["answer"]) == ("completed", "Done.")
+    never.set()
