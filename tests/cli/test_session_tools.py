@@ -66,7 +66,7 @@ async def test_what_cannot_be_done_is_said(agent: Agent) -> None:
     """MCP-287: each failure is a result that names the argument, the value or the way out."""
     assert "`wait`" in await agent.fails("session_wait", session="ses_1", wait=3)
     assert "$.wait_seconds" in await agent.fails("session_wait", session="ses_1", wait_seconds=-1)
-    assert "ses_none" in await agent.fails("session_wait", session="ses_none")
+    assert "ses_none. session_list" in await agent.fails("session_wait", session="ses_none")
     assert "is not a directory" in await agent.fails("session_create", directory="nowhere")
     assert "provider/model" in await agent.fails("session_create", model="m")
     assert "nothing/m" in await agent.fails("session_create", model="nothing/m")
@@ -78,6 +78,20 @@ async def test_what_cannot_be_done_is_said(agent: Agent) -> None:
     assert (await agent("session_wait", session=session, wait_seconds=0))["state"] == "idle"
     with pytest.raises(UnknownTool):
         await agent.toolbox.call(ToolCall("nothing", {}, agent.report))
+
+
+async def test_schemas_are_short_and_closed(agent: Agent) -> None:
+    """MCP-280, MCP-287: a model reads them; what is not in them is refused."""
+    tools = {tool.name: tool for tool in await agent.toolbox.tools()}
+    create = tools["session_create"].input_schema
+    assert create["additionalProperties"] is False
+    assert create["properties"]["agent"] == {
+        "description": "The agent; the configured default otherwise.",
+        "type": "string",
+    }
+    assert "$defs" in create
+    assert "null" not in str([tool.input_schema for tool in tools.values()])
+    assert sum(len(str(tool.input_schema)) + len(tool.description or "") for tool in tools.values()) < 7000
 
 
 async def test_messages_are_read_in_pieces(agent: Agent, world: World) -> None:

@@ -14,6 +14,7 @@ from holdfast.cli.session_tools.requests import answer
 from holdfast.cli.session_tools.schemas import schema_of
 from holdfast.cli.session_tools.waiting import Waiting
 from holdfast.client.errors import ClientError
+from holdfast.client.generated.guards import is_session_not_found
 from holdfast.mcp.catalog import Tool, ToolAnnotations
 from holdfast.mcp.content import TextContent
 from holdfast.mcp.results import ToolResult
@@ -135,7 +136,8 @@ class SessionToolbox:
                 return _failed(f"The connection to the runtime was lost: {error}. Sessions are kept; call again.")
             return _failed(str(error))
         except HoldfastError as error:
-            return _failed(str(error))
+            known = "" if not is_session_not_found(error) else ". session_list lists the sessions"
+            return _failed(f"{error}{known}")
         value = msgspec.to_builtins(done)
         return ToolResult((TextContent(text=msgspec.json.encode(value).decode()),), value)
 
