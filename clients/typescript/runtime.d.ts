@@ -111,14 +111,14 @@ export declare function basicAuthorization(password: string, username?: string):
 export interface Reconnected {
   /** How many times it was tried, this one included. */
   readonly attempts: number
-  /** The sequence after which it goes on. */
+  /** The sequence after which it goes on; of a tree the cursor. */
   readonly after: number | undefined
   /** What broke the stream, or undefined when the server ended it. */
   readonly error: unknown
 }
 
 export interface FollowOptions {
-  /** The last sequence that was seen already. */
+  /** The last sequence that was seen already; of a tree the cursor. */
   readonly after?: number | undefined
   /** How many failures in a row are borne; 8 unless given. `Infinity` never gives up. */
   readonly attempts?: number | undefined
@@ -137,6 +137,17 @@ export declare function follow<E extends { readonly durable?: { readonly seq: nu
   open: (after: number | undefined, options: CallOptions) => AsyncIterable<E>,
   options?: FollowOptions,
 ): AsyncGenerator<E, void, undefined>
+
+/**
+ * The same for the stream of a tree, reopened after the last cursor. Durable events of each Session come once and in
+ * order; `session.tree.connected` comes with each connection.
+ */
+export declare function followTree<
+  E extends {
+    readonly durable?: { readonly aggregateID: string; readonly seq: number } | undefined
+    readonly cursor?: number | undefined
+  },
+>(open: (after: number | undefined, options: CallOptions) => AsyncIterable<E>, options?: FollowOptions): AsyncGenerator<E, void, undefined>
 
 export interface Operation {
   readonly method: string

@@ -71,7 +71,29 @@ export function connector(options) {
  * A stream that survives lost connections: reopened after the last sequence that was seen, with growing delays, and no
  * durable event twice. `open` is called with that sequence and with options to pass on to the operation.
  */
-export async function* follow(open, { after, attempts = 8, silence = 45_000, signal, onReconnect, onHeartbeat } = {}) {
+export function follow(open, options = {}) {
+  return following(open, options, (event, last) => {
+    const sequence = event.durable?.seq
+    if (sequence === undefined) return { last, fresh: true }
+    return last !== undefined && sequence <= last ? { last, fresh: false } : { last: sequence, fresh: true }
+  })
+}
+
+/**
+ * The same for the stream of a tree, reopened after the last cursor. What was sent after that cursor comes again, and
+ * is recognised by the sequence of its Session.
+ */
+export function followTree(open, options = {}) {
+  const reached = new Map()
+  return following(open, options, (event, last) => {
+    const { aggregateID, seq } = event.durable ?? {}
+    const fresh = seq === undefined || !(seq <= reached.get(aggregateID))
+    if (fresh && seq !== undefined) reached.set(aggregateID, seq)
+    return { last: event.cursor ?? last, fresh }
+  })
+}
+
+async function* following(open, { after, attempts = 8, silence = 45_000, signal, onReconnect, onHeartbeat }, advance) {
   let last = after
   let failures = 0
   let failure
@@ -89,11 +111,9 @@ export async function* follow(open, { after, attempts = 8, silence = 45_000, sig
   for (;;) {
     try {
       for await (const event of open(last, options)) {
-        const sequence = event.durable?.seq
-        if (sequence !== undefined) {
-          if (last !== undefined && sequence <= last) continue
-          last = sequence
-        }
+        const place = advance(event, last)
+        last = place.last
+        if (!place.fresh) continue
         failures = 0
         yield event
       }

@@ -14,7 +14,14 @@ if TYPE_CHECKING:
     from holdfast.client.errors import ActivityFailed, ClientError, StructuredOutputFailed, check_outcome
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.client.generated.sync_client import Client
-    from holdfast.client.resume import Patience, Reconnected, follow, follow_sync
+    from holdfast.client.resume import (
+        Patience,
+        Reconnected,
+        follow,
+        follow_sync,
+        follow_tree,
+        follow_tree_sync,
+    )
     from holdfast.core.context.source import ABSENT, UNAVAILABLE, Absent, JsonCodec, Source, Unavailable
     from holdfast.core.database.errors import StorageError
     from holdfast.core.tool.registration import RegistrationError
@@ -208,6 +215,8 @@ _PUBLIC = {
     "connect_sync": "holdfast.client.connect",
     "follow": "holdfast.client.resume",
     "follow_sync": "holdfast.client.resume",
+    "follow_tree": "holdfast.client.resume",
+    "follow_tree_sync": "holdfast.client.resume",
 }
 __all__ = [
     "ABSENT",
@@ -322,6 +331,8 @@ __all__ = [
     "connect_sync",
     "follow",
     "follow_sync",
+    "follow_tree",
+    "follow_tree_sync",
 ]
 
 

@@ -5,7 +5,7 @@ import { writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 
 const [module, baseUrl, directory, script] = process.argv.slice(2)
-const { createClient, follow, basicAuthorization, ClientError, isClientError, ...guards } = await import(module)
+const { createClient, follow, followTree, basicAuthorization, ClientError, isClientError, ...guards } = await import(module)
 const client = createClient({ baseUrl })
 
 async function check(name, work) {
@@ -273,5 +273,31 @@ await check("resume", async () => {
   assert.ok(guards.isSessionNotFoundError(await caught(following())))
   assert.deepEqual(requests.map(({ url }) => url.split("?")[1]), ["after=0", "after=2", "after=3", "after=3"])
   assert.deepEqual(again, [[1, 2, "Transport"]])
+  return { seen }
+})
+
+await check("resume a tree", async () => {
+  const of = (aggregateID, seq, cursor) => {
+    const event = { id: `evt_${aggregateID}${seq}`, type: "x", durable: { aggregateID, seq }, data: {}, ...(cursor && { cursor }) }
+    return `data: ${JSON.stringify(event)}\n\n`
+  }
+  const connected = (cursor) => `data: {"id":"evt_c","type":"session.tree.connected","live":true,"cursor":${cursor},"data":{}}\n\n`
+  const gone = json('{"_tag":"SessionNotFoundError","message":"gone"}', 404)
+  const playback = playing(
+    sse([of("a", 0), of("a", 1)], true),
+    sse([of("a", 0), of("a", 1), of("b", 0), connected(7), of("b", 1)], true),
+    sse([of("b", 1), of("a", 2), connected(9), of("b", 2, 11)]),
+    gone,
+  )
+  const seen = []
+  const again = []
+  const onReconnect = ({ attempts, after }) => again.push([attempts, after ?? null])
+  const open = (after, options) => playback.sessions.treeEvents({ sessionID: "a", after }, options)
+  const following = async () => {
+    for await (const { durable } of followTree(open, { onReconnect })) if (durable) seen.push(durable.aggregateID + durable.seq)
+  }
+  assert.ok(guards.isSessionNotFoundError(await caught(following())))
+  assert.deepEqual(requests.map(({ url }) => url.split("?")[1]), [undefined, undefined, "after=7", "after=11"])
+  assert.deepEqual(again, [[1, null], [1, 7]])
   return { seen }
 })

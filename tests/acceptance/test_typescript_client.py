@@ -29,8 +29,8 @@ def checks(node: str, project: Path, script: Path, server: str) -> dict[str, dic
 
 def test_the_client_of_a_web_page(checks: dict[str, dict[str, Any]]) -> None:
     """API-301, API-303, API-304, API-307, API-308, API-309, API-310, API-311, API-312, API-313, API-314, API-430,
-    API-433, API-434, API-435: loaded as it is, without a build; flat inputs, unwrapped answers, tagged errors, one
-    ClientError, lazy streams, resuming, files, terminals."""
+    API-433, API-434, API-435, API-580: loaded as it is, without a build; flat inputs, unwrapped answers, tagged errors,
+    one ClientError, lazy streams, resuming, files, terminals."""
     assert list(checks) == [
         "create and list",
         "prompt and follow",
@@ -46,6 +46,7 @@ def test_the_client_of_a_web_page(checks: dict[str, dict[str, Any]]) -> None:
         "live events of a session",
         "heartbeats and silence",
         "resume",
+        "resume a tree",
     ]
     assert all(line["ok"] for line in checks.values())
     assert checks["prompt and follow"]["types"][:2] == ["session.next.prompt.admitted", "session.next.prompted"]
@@ -66,6 +67,7 @@ def test_the_client_of_a_web_page(checks: dict[str, dict[str, Any]]) -> None:
     ]
     assert checks["streams"]["left"] is True
     assert checks["resume"]["seen"] == [1, 2, 3]
+    assert checks["resume a tree"]["seen"] == ["a0", "a1", "b0", "b1", "a2", "b2"]
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import {
   basicAuthorization,
   createClient,
   follow,
+  followTree,
   isClientError,
   isSessionNotFoundError,
 } from "./client.js"
@@ -36,6 +37,16 @@ export async function readme(): Promise<void> {
     if (event.type === "session.next.text.delta") show(event.data.delta)
     if (event.type === "session.next.step.ended") break
   }
+}
+
+export async function tree(sessionID: string): Promise<number | undefined> {
+  let cursor: number | undefined
+  const events = followTree((after, options) => client.sessions.treeEvents({ sessionID, after }, options))
+  for await (const event of events) {
+    cursor = event.cursor ?? cursor
+    if (event.type === "session.tree.connected") break
+  }
+  return cursor
 }
 
 export function told(event: Event): string {

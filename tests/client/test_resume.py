@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,8 @@ from holdfast.client.errors import ApiError, ClientError
 from holdfast.client.generated.async_client import AsyncClient
 from holdfast.client.generated.sync_client import Client
 from holdfast.client.http import HttpTransport
-from holdfast.client.resume import Patience, Reconnected, follow, follow_sync
+from holdfast.client.resume import Patience, Reconnected, follow, follow_sync, follow_tree, follow_tree_sync
+from holdfast.schema.typed_event import Event
 
 pytestmark = pytest.mark.anyio
 
@@ -202,3 +204,53 @@ async def test_a_connection_that_says_nothing_is_lost() -> None:
 
     assert seen == [1, 2]
     assert 2 < len(asked) <= 4  # on a busy machine an attempt may end before it reached the server
+
+
+def of_tree(*events: str, error: Exception | None = None) -> FakeResponse:
+    """`a1` is the durable event 1 of Session a; `a1@7` has a cursor, and `@7` is a live event with one."""
+    frames = []
+    for text in events:
+        name, _, cursor = text.partition("@")
+        id = f"evt_{text}"
+        position = {"durable": {"aggregateID": name[0], "seq": int(name[1:]), "version": 1}} if name else {"live": True}
+        told = {"cursor": int(cursor)} if cursor else {}
+        frames.append(
+            b"data: " + msgspec.json.encode({"id": id, "type": "x", **position, **told, "data": {}}) + b"\n\n"
+        )
+    return FakeResponse(200, frames, content_type=SSE, failure=error)
+
+
+TREE = (
+    of_tree("a0", "a1", error=LOST),
+    of_tree("a0", "a1", "b0", "@7", "b1", error=LOST),
+    of_tree("b1", "a2", "@9", "b2@11"),
+    GONE,
+)
+CONTINUED = ["replay=true", "replay=true", "after=7&replay=true", "after=11&replay=true"]
+
+
+def tree_of(event: Event) -> str:
+    return f"{event.durable.aggregate_id}{event.durable.seq}" if event.durable is not None else f"@{event.cursor}"
+
+
+async def test_the_stream_of_a_tree_reopens_after_the_last_cursor() -> None:
+    """API-580: what came after the cursor comes again, and is passed over."""
+    transport, seen, told = FakeTransport(*TREE), [], list[Reconnected]()
+    with suppress(ApiError):
+        async for event in follow_tree(AsyncClient(transport), "a", patience=AT_ONCE, on_reconnect=told.append):
+            seen.append(tree_of(event))
+
+    assert seen == ["a0", "a1", "b0", "@7", "b1", "a2", "@9", "b2"]
+    assert resumed(transport) == CONTINUED
+    assert [item.after for item in told] == [None, 7]
+
+
+def test_a_blocking_follower_of_a_tree_does_the_same() -> None:
+    """API-580: with the synchronous client."""
+    transport, seen = BlockingTransport(*TREE), []
+    with suppress(ApiError):
+        for event in follow_tree_sync(Client(transport), "a", patience=AT_ONCE):
+            seen.append(tree_of(event))
+
+    assert seen == ["a0", "a1", "b0", "@7", "b1", "a2", "@9", "b2"]
+    assert resumed(transport) == CONTINUED

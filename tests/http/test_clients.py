@@ -322,6 +322,24 @@ async def test_another_thread_may_close_a_response_that_is_being_read(
             await asyncio.sleep(0.01)
         with pytest.raises(ResponseTruncated):
             await waiting
+        await gone.wait()  # the thread that waited has closed the connection
+    client.close()
+
+
+async def test_a_blocking_client_that_is_closed_keeps_no_connection() -> None:
+    """A response that is read to its end after that closes its connection."""
+    gone = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(ANSWER)
+        await wait_for_close(reader)
+        gone.set()
+
+    client = BlockingClient(keep_seconds=30)
+    async with raw_server(serve) as base, asyncio.timeout(10):
+        response = await asyncio.to_thread(client.send, post(base))
+        client.close()
+        assert (response.read(), response.read()) == (b"hello", b"")
         response.close()
         await gone.wait()
-    client.close()

@@ -213,6 +213,13 @@ VECTORS = (
     Vector("fsmonitor", configured("[core]\n\tfsmonitor = {command}"), ("status",)),
     Vector("hooks", _hooks, ("checkout", "-q", "-b", "other")),
     Vector("hooks elsewhere", _hooks_elsewhere, ("checkout", "-q", "-b", "other")),
+    Vector(
+        "configured hooks",
+        configured(
+            *(f'[hook "a=b.{name}"]\n\tevent = {name}\n\tcommand = {{command}}' for name in HOOKS),
+        ),
+        None,
+    ),
     Vector("clean", filtered("clean = {command}", "required = true"), ("add", ".")),
     Vector(
         "smudge", filtered("smudge = {command}", "required = true"), ("checkout", "-q", "-f", "HEAD", "--", "a.txt")

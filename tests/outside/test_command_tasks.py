@@ -33,8 +33,8 @@ async def run(hf: Holdfast, session: Session, command: str, arguments: str = "x"
     ],
 )
 async def test_a_command_is_given_to_a_subagent(world: World, settings: dict[str, Any], agent: str) -> None:
-    """CAT-242, CAT-231: by `subtask`, or because its agent is one. Its text is the whole task, and its result stands
-    in the conversation like that of a call."""
+    """CAT-242, CAT-231, SES-370: by `subtask`, or because its agent is one. Its text is the whole task, and its result
+    stands in the conversation like that of a call. Nothing is sent for the step that calls it: it is no turn."""
     command = {key: value for key, value in {**SUBTASK, **settings}.items() if value is not None}
     world.configure(command={"apart": command})
     children: list[Any] = []
@@ -61,6 +61,9 @@ async def test_a_command_is_given_to_a_subagent(world: World, settings: dict[str
         assert "found it" in world.model.last.results[0]
         assert text_of(answers([call, answer])[-1]) == "it was found"
         assert world.model.requests[0].said[0] == ("user", "look at the moon")
+        usage = await hf.sessions.usage(session.id)
+        assert (usage.own.turns, usage.tree.turns) == (1, 2)
+        assert await hf.verify() == []
 
 
 @pytest.mark.parametrize("command", [{"subtask": False, "agent": "explore"}, {}])

@@ -203,7 +203,7 @@ async def test_waiting_ends_when_a_person_writes(world: World) -> None:
 
 
 async def test_waiting_is_bounded(world: World) -> None:
-    """TOL-455: a longer time is refused."""
+    """SES-182, TOL-455: a longer time is refused."""
     cast = world.model.always = Cast(root=[tasks("wait", seconds=301), tasks("wait", seconds=0), tasks("wait")])
     async with world.host() as hf:
         session = await hf.sessions.create()
@@ -215,7 +215,7 @@ async def test_waiting_is_bounded(world: World) -> None:
 
 
 async def test_a_running_child_is_sent_more_and_gives_one_result(world: World) -> None:
-    """TOL-456: it reads the prompt at its next boundary, and its result is not told twice."""
+    """SES-181, TOL-456: it reads the prompt at its next boundary, and its result is not told twice."""
     gate = asyncio.Event()
     cast = world.model.always = Cast(
         root=[delegating({"prompt": "a", "background": True})], a=[Turn(text="first", begin=gate), Turn(text="second")]
@@ -315,8 +315,8 @@ async def test_without_the_background_there_is_no_such_tool(world: World) -> Non
 
 
 async def test_tasks_are_moved_to_the_background(world: World) -> None:
-    """SES-390, API-560: all that the Session waits for, those too that wait for their turn. Each result comes as a
-    message, once."""
+    """SES-183, SES-390, API-560: all that the Session waits for, those too that wait for their turn. Each
+    result comes as a message, once."""
     world.configure(holdfast={"titles": False, "subagents": {"parallel": 2}})
     gate = asyncio.Event()
     names = ["a", "b", "c", "d"]

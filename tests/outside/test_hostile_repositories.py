@@ -64,14 +64,15 @@ def test_opening_a_hostile_repository_executes_nothing(api: Api, original: Path,
 def test_working_in_a_hostile_repository_executes_nothing(
     api: Api, original: Path, tmp_path: Path, marks: Path, place: str
 ) -> None:
-    """CAT-171, TOL-392: a step with its snapshots, a revert, a copy, a move with changes; for the ways that such work
-    sets off in plain git, all in one repository, or in one that lies among the project's files."""
+    """CAT-171, TOL-392, TOL-493: a step with its snapshots, a revert, a copy, a move with changes; for the ways that
+    such work sets off in plain git, all in one repository, or in one that lies among the project's files."""
     project = shutil.copytree(original, tmp_path / "project-with-traps")
     root = project if place == "root" else shutil.copytree(original, project / "vendor" / "lib")
     trap = Trap(root, "all", marks)
     wanted = (
         "fsmonitor",
         "hooks",
+        "configured hooks",
         "clean",
         "smudge",
         "process",

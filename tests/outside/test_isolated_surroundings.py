@@ -157,7 +157,7 @@ async def test_files_above_the_limit_of_snapshots_are_told_and_their_copy_stays(
     async with world.host() as hf:
         session, child_id, state = await delegated(hf)
         assert "too large (large.txt)" in told_to(cast, "work")
-        assert "because they are too large: huge" in text(state)
+        assert "because they are too large or repositories of their own: huge" in text(state)
         state = await applying(world, hf, session, child_id)
         assert isinstance(state, ToolCompleted), state
         assert "Not applied" in text(state)

@@ -101,6 +101,56 @@ def test_a_tree_is_followed_at_a_server_until_it_is_stopped(
     assert "  cancelled  general, background  look it up" in rest.out
 
 
+def test_a_session_goes_on_without_waiting_for_its_subagent(
+    holdfast: Machine, provider: Provider, serve: Callable[..., Server], here: Invoke
+) -> None:
+    """API-581: the command names what goes on in the background; a second one finds nothing."""
+    holdfast.use_provider(provider.url)
+    provider.behave = provider.hang
+    holdfast.script({"calls": [subagent("x", model="mock/m")]}, {"text": "Meanwhile."})
+    serve(HOLDFAST_SCRIPT=holdfast.environment["HOLDFAST_SCRIPT"])
+    running = holdfast.start(*RUN, "go")
+    assert provider.asked.acquire(timeout=20)
+    ((session_id, *_),) = rows(here("sessions"))
+    moved = here("sessions", "background", session_id)
+    assert moved.out.endswith("  general  look it up\n")
+    ran = finish(running)
+    assert (ran.code, ran.out) == (0, "Meanwhile.\n")
+    drawn = here("sessions", "tree", session_id).out
+    assert "  running  general, background  look it up" in drawn
+    again = here("sessions", "background", session_id)
+    assert (again.code, again.out) == (0, "")
+    assert again.err == f"{session_id} waits for no subagent\n"
+    assert here("sessions", "background", "ses_nothing").code == 1
+
+
+def test_a_run_says_which_subagents_stop_with_it(holdfast: Machine, provider: Provider, here: Invoke) -> None:
+    """API-582: without a server nobody goes on with those in the background; the named command does."""
+    holdfast.use_provider(provider.url)
+    provider.behave = provider.hang
+    holdfast.script(
+        {"calls": [subagent("x", model="mock/m", background=True)]}, {"text": "Meanwhile."}, {"text": "Good."}
+    )
+    ran = holdfast(*RUN, "go")
+    assert (ran.code, ran.out) == (0, "Meanwhile.\n")
+    (note,) = [line for line in ran.err.splitlines() if line.startswith("subagents in the background stop")]
+    child = json.loads(here("sessions", "tree", ran.session, "--json").out)["nodes"][1]
+    assert f"{child['id']} (look it up)" in note
+    assert f"`holdfast sessions recover {ran.session} --continue`" in note
+    assert "      waits for a process that goes on: " in here("sessions", "tree", ran.session).out
+    provider.behave = Provider.answer
+    again = holdfast("sessions", "recover", ran.session, "--continue", "--yes")
+    assert (again.code, again.out) == (0, "Good.\n"), again
+
+
+def test_switches_of_a_call_are_shown_by_their_names(holdfast: Machine, here: Invoke) -> None:
+    """API-572: not as `True`."""
+    holdfast.script({"calls": [subagent("x", background=True)]}, {"text": "Good."})
+    ran = holdfast(*RUN, "go")
+    (line,) = [line for line in ran.err.splitlines() if line.startswith("> subagent")]
+    assert line.endswith("demo/echo background")
+
+
 def test_a_session_is_deleted_with_its_children_or_without(tree: Ran, here: Invoke) -> None:
     """API-573: the question says how many go with it."""
     assert here("sessions", "delete", tree.session, "--keep-children", "--yes").code == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,11 +11,25 @@ from tests.outside.scripted_provider import PATIENCE, Turn, calling
 from tests.outside.tree_script import Cast, delegating
 from tests.outside.world import World, ask, events, position
 
-from holdfast import Event, Holdfast, PromptInput
+from holdfast import (
+    Event,
+    Holdfast,
+    ModelRef,
+    Patience,
+    PromptInput,
+    Reconnected,
+    connect,
+    connect_sync,
+    follow_tree,
+    follow_tree_sync,
+)
 from holdfast.schema.codec import decode_any, encode
+from holdfast.schema.session_event import StepEnded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+    from tests.cli.conftest import Machine, Server
 
 pytestmark = pytest.mark.anyio
 
@@ -149,3 +163,110 @@ async def test_the_stream_of_a_part_of_a_tree_leaves_out_what_is_above(world: Wo
         async with reading(hf, child.id) as reader:
             await reader.until(lambda: reader.has(CONNECTED))
             assert {id for id, _ in reader.durable()} == {child.id, below.id}
+
+
+class Proxy:
+    """A way to a server whose connections can be cut."""
+
+    def __init__(self, url: str) -> None:
+        host, _, port = url.removeprefix("http://").rpartition(":")
+        self._server = (host, int(port))
+        self._open: set[asyncio.StreamWriter] = set()
+        self._carrying: set[asyncio.Task[None]] = set()
+        self.url = ""
+
+    async def __aenter__(self) -> Proxy:
+        self._listening = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._listening.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._listening.close()
+        self.cut()
+        await asyncio.gather(*self._carrying, return_exceptions=True)
+
+    def cut(self) -> None:
+        for writer in self._open:
+            writer.transport.abort()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection(*self._server)
+        for source, target in ((reader, back), (there, writer)):
+            self._open.add(target)
+            task = asyncio.get_running_loop().create_task(self._carry(source, target))
+            self._carrying.add(task)
+            task.add_done_callback(self._carrying.discard)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        self._open.discard(writer)
+        writer.transport.abort()
+
+
+async def test_a_follower_of_a_tree_goes_on_after_lost_connections(
+    holdfast: Machine, serve: Callable[..., Server]
+) -> None:
+    """API-580: however often the connection breaks, each durable event of each Session comes once and in order, also
+    of children that were created meanwhile; the caller is told where it goes on."""
+    work = {"agent": "general", "description": "a task", "model": "demo/echo", "prompt": "Look at hello.txt."}
+    calls = [{"tool": "subagent", "input": work}] * 2
+    holdfast.script({"calls": calls}, {"calls": calls}, {"text": "done"})
+    server = serve("--no-auth")
+    told: list[Reconnected] = []
+    options = {"patience": Patience(attempts=50, first=0.001, longest=0.01), "on_reconnect": told.append}
+    async with (
+        asyncio.timeout(PATIENCE),
+        Proxy(server.url) as proxy,
+        connect(server.url, environment=holdfast.environment) as client,
+        connect(proxy.url, environment=holdfast.environment) as through,
+    ):
+        session = await client.sessions.create(model=ModelRef(provider_id="demo", id="scripted"))
+        reader = Reader()
+        async with aclosing(follow_tree(through, session.id, **options)) as stream:  # type: ignore[arg-type]
+            await client.sessions.prompt(session.id, prompt=PromptInput(text="go"))
+            async for event in stream:
+                reader.events.append(event)
+                if len(reader.events) % 7 == 0:
+                    proxy.cut()
+                if (
+                    isinstance(event.data, StepEnded)
+                    and event.data.finish == "stop"
+                    and session_of(event) == session.id
+                ):
+                    break
+        tree = await client.sessions.tree(session.id)
+        for node in tree.nodes:
+            seen = [seq for id, seq in reader.durable() if id == node.id]
+            assert seen == sorted(set(seen))
+            known = [position(event) for event in (await client.sessions.history(node.id, limit=100)).events]
+            assert {seq for seq in known if seq <= seen[-1]} <= set(seen)
+        assert tree.count == 5
+        assert len(told) >= 3
+        assert told[-1].after is not None
+        rest = follow_tree(client, session.id, after=told[-1].after)
+        async with aclosing(rest):
+            assert len([event async for event in _until_connected(rest)]) < len(reader.events)
+        blocking = await asyncio.to_thread(_blocking, server, holdfast, session.id)
+    assert set(reader.durable()) <= set(blocking)
+
+
+async def _until_connected(stream: AsyncIterator[Event]) -> AsyncIterator[Event]:
+    async for event in stream:
+        yield event
+        if event.type == CONNECTED:
+            return
+
+
+def _blocking(server: Server, machine: Machine, session_id: str) -> list[tuple[str, int]]:
+    """The durable events of the tree, read by blocking code."""
+    found = []
+    with connect_sync(server.url, environment=machine.environment) as client:
+        for event in follow_tree_sync(client, session_id):
+            if event.type == CONNECTED:
+                break
+            assert event.durable is not None
+            found.append((event.durable.aggregate_id, event.durable.seq))
+    return found

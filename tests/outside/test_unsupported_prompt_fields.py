@@ -27,7 +27,8 @@ async def client(request: pytest.FixtureRequest, holdfast: Machine, serve: Serve
 
 
 def test_every_unsupported_field_is_refused_by_name(serve: Serve) -> None:
-    """API-455: beside the prompt and inside it; nothing is admitted. Other unknown fields are ignored (API-006)."""
+    """API-455, API-583: beside the prompt and inside it; nothing is admitted. The same for the parent of a new Session.
+    Other unknown fields are ignored (API-006)."""
     with httpx2.Client(base_url=serve("--no-auth").url, timeout=30) as http:
         session = f"/api/session/{http.post('/api/session', json={}).json()['data']['id']}"
 
@@ -44,6 +45,12 @@ def test_every_unsupported_field_is_refused_by_name(serve: Serve) -> None:
             assert f"`{name}` is not supported" in answer.json()["message"]
         assert http.get(f"{session}/pending").json()["data"] == []
         assert send(prompt={"text": "hi", "bogus": 1}, other={"a": 1}).status_code == 200
+
+        refused = http.post("/api/session", json={"parentID": session.rpartition("/")[2]})
+        assert (refused.status_code, refused.json()["field"]) == (400, "parentID")
+        assert "only the tool `subagent` makes children. Nothing was created." in refused.json()["message"]
+        assert len(http.get("/api/session").json()["data"]) == 1
+        assert http.post("/api/session", json={"parentID": None}).status_code == 200
 
 
 @pytest.mark.parametrize("value", [None, False, {}, [], ""])

@@ -161,7 +161,6 @@ async def test_everything_that_a_session_announces_and_stores_fits_the_contract(
     contract: str, runtime: Runtime, model: ScriptedTransport
 ) -> None:
     """EVT-046, EVT-049, SES-076, SES-197: everything announced and stored by two prompts, one of which fails."""
-    known = schemas(contract)
     heard: list[Announcement] = []
     runtime.log.bus.listen(heard.append)
     model._turns[:] = [
@@ -186,8 +185,8 @@ async def test_everything_that_a_session_announces_and_stores_fits_the_contract(
         check(contract, decode_any(encode(event)), "SessionDurableEvent")
     private = {item.type for item in SESSION_DEFINITIONS if not item.public and contract == "published"}
     announced = [decode_any(item.wire) for item in heard if item.type not in private]
-    faults = [fault for event in announced for fault in problems(known, event, {"$ref": "V2Event"})]
-    assert faults == []
+    for event in announced:
+        check(contract, event, "V2Event")
     assert {"session.created", "session.status", "session.error", "session.next.step.failed"} <= {
         item.type for item in heard
     }

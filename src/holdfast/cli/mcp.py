@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.command_runner import FAILED, execute, fail
+from holdfast.cli.mcp_serve import serve
 from holdfast.cli.output import json_option, one_line, print_json, print_table, printable
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ ARGUMENT_BYTES = 4 * 1024 * 1024
 @click.group("mcp")
 def command() -> None:
     """Servers of the Model Context Protocol."""
+
+
+command.add_command(serve)
 
 
 @command.command("list")

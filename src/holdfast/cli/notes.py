@@ -5,8 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.cli.output import one_line
 from holdfast.cli.trust import configuration_notes
 from holdfast.client.errors import ApiError, ClientError
+
+STOPPING = ("running", "waiting", "pending")
+SHOWN = 5
 
 if TYPE_CHECKING:
     from holdfast.cli.attendance import Attendance
@@ -35,6 +39,20 @@ def sandbox_note(info: SandboxInfo) -> str | None:
         return f"sandbox {info.in_force}" + (f"; {info.problem}" if info.problem else "")
     outcome = "commands are refused" if info.required else "commands run without one"
     return f"sandbox {info.mode} is not in force, {outcome}: {info.problem}"
+
+
+async def stopping_note(client: AsyncClient, session: Session) -> str | None:
+    """Which subagents in the background stop when this process ends. Call it where the runtime is in this process."""
+    nodes = (await client.sessions.tree(session.id)).nodes
+    left = [node for node in nodes[1:] if node.state in STOPPING]
+    if not left:
+        return None
+    names = ", ".join(f"{node.id} ({one_line(node.title)})" for node in left[:SHOWN])
+    more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
+    return (
+        f"subagents in the background stop with this command: {names}{more}; "
+        f"`holdfast sessions recover {session.id} --continue` or a server goes on with them"
+    )
 
 
 async def unfinished_note(client: AsyncClient, session: Session) -> str | None:

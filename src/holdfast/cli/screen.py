@@ -208,5 +208,10 @@ def _next_attempt(data: dict[str, Any]) -> str:
 
 
 def _summary(arguments: dict[str, Any]) -> str:
-    """The arguments of a call on one line; lists and objects are left out."""
-    return brief(" ".join(str(value) for value in arguments.values() if isinstance(value, str | int | float)))
+    """The arguments of a call on one line. Lists and objects are left out; of a switch that is on its name is shown."""
+    shown = (
+        name if value is True else str(value)
+        for name, value in arguments.items()
+        if isinstance(value, str | int | float) and value is not False
+    )
+    return brief(" ".join(shown))

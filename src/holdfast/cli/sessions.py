@@ -11,7 +11,7 @@ from holdfast.cli.command_runner import fail, run_on_host
 from holdfast.cli.output import brief, json_option, moment, one_line, print_json, print_table
 from holdfast.cli.session_budget import budget
 from holdfast.cli.session_inputs import inbox, instructions
-from holdfast.cli.tree import interrupt, tree
+from holdfast.cli.tree import background, interrupt, tree
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -144,6 +144,7 @@ def waits(session_id: str, as_json: bool) -> None:
 
 command.add_command(tree)
 command.add_command(interrupt)
+command.add_command(background)
 command.add_command(inbox)
 command.add_command(budget)
 command.add_command(instructions)

@@ -1,4 +1,5 @@
-"""`holdfast sessions tree` and `interrupt`: shows what a tree of Sessions does, and stops it."""
+"""`holdfast sessions tree`, `interrupt` and `background`: shows what a tree of Sessions does, stops it, and lets
+subagents go on in the background."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.output import json_option
+from holdfast.cli.output import json_option, one_line
 
 if TYPE_CHECKING:
     from holdfast.client.generated.async_client import AsyncClient
@@ -43,6 +44,29 @@ def interrupt(session_id: str, background: bool, attach: str | None) -> None:
 
     async def work(client: AsyncClient) -> int:
         await client.sessions.interrupt(session_id, background=background or None)
+        return 0
+
+    from holdfast.cli.command_runner import execute
+    from holdfast.cli.tree_view import with_client
+
+    sys.exit(execute(with_client(attach, work)))
+
+
+@click.command("background", short_help="Let a session go on without waiting for its subagents.")
+@click.argument("session_id", metavar="SESSION")
+@attach_option
+def background(session_id: str, attach: str | None) -> None:
+    """Let the subagents that a session waits for go on in the background. Their results come as messages."""
+
+    async def work(client: AsyncClient) -> int:
+        nodes = (await client.sessions.tree(session_id)).nodes
+        tasks = [(node.id, node.task) for node in nodes if node.parent_id == nodes[0].id and node.task is not None]
+        awaited = [(id, task) for id, task in tasks if task.status == "running" and not task.background]
+        await client.sessions.background(session_id)
+        for id, task in awaited:
+            click.echo(f"{id}  {one_line(task.agent)}  {one_line(task.description)}")
+        if not awaited:
+            click.echo(f"{session_id} waits for no subagent", err=True)
         return 0
 
     from holdfast.cli.command_runner import execute

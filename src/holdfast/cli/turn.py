@@ -14,7 +14,7 @@ from holdfast.cli.attendance import Attendance
 from holdfast.cli.calls import known_command
 from holdfast.cli.command_runner import execute, fail
 from holdfast.cli.following import Follower, Paused
-from holdfast.cli.notes import opening_notes, unfinished_note
+from holdfast.cli.notes import opening_notes, stopping_note, unfinished_note
 from holdfast.cli.opening import location_of, open_client, open_session
 from holdfast.cli.run import Ask
 from holdfast.cli.screen import JsonScreen, Screen
@@ -82,6 +82,9 @@ async def _run(ask: Ask) -> int:
             return _paused(session.id, str(paused))
         if not ask.quiet and not ask.as_json and (left := await unfinished_note(client, session)) is not None:
             screen.note(left)
+        own = opened.host is not None and screen.children.any
+        if own and (stopping := await stopping_note(client, session)) is not None:
+            screen.note(stopping)
         total = (await client.sessions.tree(session.id, limit=1)).nodes[0].total if screen.children.any else None
         if isinstance(screen, JsonScreen):
             screen.ended(await result.result_of(client, session.id, answer, replies=not ask.no_reply, total=total))

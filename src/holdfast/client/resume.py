@@ -1,9 +1,9 @@
-"""Follows a Session across lost connections. Built on a client, which itself never reconnects: after a failure the
-stream is opened again after the last sequence.
+"""Follows a Session, or a tree of Sessions, across lost connections. Built on a client, which itself never reconnects:
+after a failure the stream is opened again after the last sequence, that of a tree after the last cursor.
 
 Invariants
-- Every durable event after `after` is yielded once and in order, however often the stream breaks. Live events are
-  yielded while connected; those announced in between are missed, and `on_reconnect` is called.
+- Every durable event after `after` is yielded once and in the order of its Session, however often the stream breaks.
+  Live events are yielded while connected; those announced in between are missed, and `on_reconnect` is called.
 - Only temporary failures are retried: a lost or silent connection, a stream that the server ended, a gateway's 502, 503
   or 504.
 - The number of consecutive failures without an event or a heartbeat is bounded; the last failure is raised."""
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import random
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
+from functools import partial
+from typing import TYPE_CHECKING, Literal, Protocol, TypedDict, Unpack, overload
 
 from holdfast.client.call import Options
 from holdfast.client.errors import ApiError, ClientError
@@ -21,8 +22,10 @@ from holdfast.schema.frozen import Frozen
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
 
+    from holdfast.client.async_core import Stream
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.client.generated.sync_client import Client
+    from holdfast.client.sync_core import SyncStream
     from holdfast.schema.typed_event import DurableEvent, Event
 
 TEMPORARY_STATUSES = (502, 503, 504)
@@ -50,7 +53,7 @@ class Reconnected(Frozen):
     attempts: int
     """How many attempts were made, this one included."""
     after: int | None
-    """The sequence after which the stream continues."""
+    """The sequence after which the stream continues; of a tree the cursor."""
     error: ApiError | ClientError | None
     """Why the stream was lost; None if the server ended it."""
 
@@ -78,7 +81,7 @@ def follow(
 ) -> AsyncGenerator[Event, None]: ...
 
 
-async def follow(
+def follow(
     client: AsyncClient,
     session_id: str,
     *,
@@ -87,20 +90,21 @@ async def follow(
     **options: Unpack[FollowOptions],
 ) -> AsyncGenerator[Event, None]:
     """Yields durable events of a Session after a sequence, without an end; with `live`, its live events too."""
-    import asyncio
+    return _follow(partial(client.sessions.events, session_id, live=live or None), _Sequence(after), options)
 
-    cursor = _Cursor(after, options)
-    while True:
-        try:
-            stream = client.sessions.events(session_id, after=cursor.last, live=live or None, options=cursor.options)
-            async with aclosing(aiter(stream)) as events:
-                async for event in events:
-                    if cursor.advance(event):
-                        yield event
-            delay = cursor.failed(None)
-        except (ApiError, ClientError) as error:
-            delay = cursor.failed(error)
-        await asyncio.sleep(delay)
+
+def follow_tree(
+    client: AsyncClient,
+    session_id: str,
+    *,
+    after: int | None = None,
+    replay: bool = True,
+    **options: Unpack[FollowOptions],
+) -> AsyncGenerator[Event, None]:
+    """Yields durable and live events of a Session and of everything below it, without an end: all that is stored, or
+    what came after a cursor, or with `replay=False` only new ones. `session.tree.connected` comes with each connection,
+    where new events begin."""
+    return _follow(partial(client.sessions.tree_events, session_id, replay=replay), _TreeCursor(after), options)
 
 
 @overload
@@ -124,27 +128,103 @@ def follow_sync(
     client: Client, session_id: str, *, after: int | None = None, live: bool = False, **options: Unpack[FollowOptions]
 ) -> Generator[Event, None, None]:
     """As `follow`, for blocking code."""
-    import time
+    return _follow_sync(partial(client.sessions.events, session_id, live=live or None), _Sequence(after), options)
 
-    cursor = _Cursor(after, options)
+
+def follow_tree_sync(
+    client: Client, session_id: str, *, after: int | None = None, replay: bool = True, **options: Unpack[FollowOptions]
+) -> Generator[Event, None, None]:
+    """As `follow_tree`, for blocking code."""
+    return _follow_sync(partial(client.sessions.tree_events, session_id, replay=replay), _TreeCursor(after), options)
+
+
+async def _follow(
+    open: Callable[..., Stream[Event]] | Callable[..., Stream[DurableEvent]], place: _Place, options: FollowOptions
+) -> AsyncGenerator[Event, None]:
+    import asyncio
+
+    attempts = _Attempts(place, options)
     while True:
         try:
-            stream = client.sessions.events(session_id, after=cursor.last, live=live or None, options=cursor.options)
-            with stream as events:
-                for event in events:
-                    if cursor.advance(event):
+            async with aclosing(aiter(open(after=place.after, options=attempts.options))) as events:
+                async for event in events:
+                    if place.advance(event):
+                        attempts.succeeded()
                         yield event
-            delay = cursor.failed(None)
+            delay = attempts.failed(None)
         except (ApiError, ClientError) as error:
-            delay = cursor.failed(error)
+            delay = attempts.failed(error)
+        await asyncio.sleep(delay)
+
+
+def _follow_sync(
+    open: Callable[..., SyncStream[Event]] | Callable[..., SyncStream[DurableEvent]],
+    place: _Place,
+    options: FollowOptions,
+) -> Generator[Event, None, None]:
+    import time
+
+    attempts = _Attempts(place, options)
+    while True:
+        try:
+            with open(after=place.after, options=attempts.options) as events:
+                for event in events:
+                    if place.advance(event):
+                        attempts.succeeded()
+                        yield event
+            delay = attempts.failed(None)
+        except (ApiError, ClientError) as error:
+            delay = attempts.failed(error)
         time.sleep(delay)
 
 
-class _Cursor:
-    """The position of a follower, and its consecutive failures."""
+class _Place(Protocol):
+    """How far a stream was read."""
 
-    def __init__(self, after: int | None, options: FollowOptions) -> None:
-        self.last = after
+    after: int | None
+    """What the next connection continues after."""
+
+    def advance(self, event: Event) -> bool:
+        """Whether the event is new."""
+
+
+class _Sequence:
+    """Of one Session."""
+
+    def __init__(self, after: int | None) -> None:
+        self.after = after
+
+    def advance(self, event: Event) -> bool:
+        if event.durable is not None:
+            if self.after is not None and event.durable.seq <= self.after:
+                return False
+            self.after = event.durable.seq
+        return True
+
+
+class _TreeCursor:
+    """Of a tree. What was sent after the last cursor comes again, and is recognised by the sequence of its Session."""
+
+    def __init__(self, after: int | None) -> None:
+        self.after = after
+        self._reached: dict[str, int] = {}
+
+    def advance(self, event: Event) -> bool:
+        if event.cursor is not None:
+            self.after = event.cursor
+        if event.durable is not None:
+            id, seq = event.durable.aggregate_id, event.durable.seq
+            if seq <= self._reached.get(id, -1):
+                return False
+            self._reached[id] = seq
+        return True
+
+
+class _Attempts:
+    """The consecutive failures of a follower."""
+
+    def __init__(self, place: _Place, options: FollowOptions) -> None:
+        self._place = place
         self._patience = options.get("patience") or Patience()
         self._on_reconnect = options.get("on_reconnect")
         self._on_heartbeat = options.get("on_heartbeat")
@@ -152,14 +232,8 @@ class _Cursor:
         self._error: ApiError | ClientError | None = None
         self.options = Options(timeout=self._patience.silence, on_open=self._opened, on_heartbeat=self._heartbeat)
 
-    def advance(self, event: Event) -> bool:
-        """Whether the event is new."""
-        if event.durable is not None:
-            if self.last is not None and event.durable.seq <= self.last:
-                return False
-            self.last = event.durable.seq
+    def succeeded(self) -> None:
         self._failures = 0
-        return True
 
     def failed(self, error: ApiError | ClientError | None) -> float:
         """Seconds to wait before the next attempt. Raises a permanent failure, and the last of too many."""
@@ -173,7 +247,7 @@ class _Cursor:
 
     def _opened(self) -> None:
         if self._failures and self._on_reconnect is not None:
-            self._on_reconnect(Reconnected(self._failures, self.last, self._error))
+            self._on_reconnect(Reconnected(self._failures, self._place.after, self._error))
 
     def _heartbeat(self) -> None:
         self._failures = 0

@@ -39,6 +39,7 @@ class BlockingClient:
         self._keep_seconds = keep_seconds
         self._lock = Lock()
         self._idle: dict[Origin, list[tuple[float, socket.socket]]] = {}
+        self._closed = False
         self._context: ssl.SSLContext | None = None
 
     def send(
@@ -66,19 +67,21 @@ class BlockingClient:
         return response
 
     def close(self) -> None:
+        """From now on no connection is kept: a response that another thread reads closes its own."""
         with self._lock:
             idle, self._idle = self._idle, {}
+            self._closed = True
         for connections in idle.values():
             for _, connection in connections:
                 connection.close()
 
     def keep(self, origin: Origin, connection: socket.socket) -> None:
         """Takes back the connection of a complete response."""
-        if not self._keep_seconds:
-            connection.close()
-            return
         with self._lock:
-            self._idle.setdefault(origin, []).append((time.monotonic() + self._keep_seconds, connection))
+            if self._keep_seconds and not self._closed:
+                self._idle.setdefault(origin, []).append((time.monotonic() + self._keep_seconds, connection))
+                return
+        connection.close()
 
     def _take_idle(self, origin: Origin) -> socket.socket | None:
         while True:
@@ -126,6 +129,7 @@ class BlockingResponse:
         self._parser = ResponseParser()
         self._lock = Lock()
         self._receiving = False
+        self._closing = False
 
     @property
     def status(self) -> int:
@@ -156,6 +160,8 @@ class BlockingResponse:
                 return
             if self._receiving:
                 # Closing would not wake the thread that waits, and the descriptor could be reused meanwhile.
+                # That thread closes it.
+                self._closing = True
                 with suppress(OSError):
                     socket.socket.shutdown(connection, socket.SHUT_RDWR)
                 return
@@ -179,6 +185,9 @@ class BlockingResponse:
         finally:
             with self._lock:
                 self._receiving = False
+                if self._closing:
+                    self._connection.close()
+                    self._connection = None
         if data:
             self._parser.feed(data)
         else:

@@ -43,18 +43,37 @@ _SAYS_SOMETHING = frozenset(
     )
 )
 """Keywords that constrain a value."""
+KNOWN_SCHEMAS = 500
+
+
+def _remembered(make: Callable[[Schema], Schema]) -> Callable[[Schema], Schema]:
+    """The same, made once for each schema object: the tools of all Sessions share theirs. Neither a schema nor what was
+    made of it is ever changed."""
+    known: dict[int, tuple[Schema, Schema]] = {}
+
+    def remembered(schema: Schema) -> Schema:
+        found = known.get(id(schema))
+        if found is None or found[0] is not schema:
+            if len(known) >= KNOWN_SCHEMAS:
+                known.clear()
+            found = known[id(schema)] = (schema, make(schema))
+        return found[1]
+
+    return remembered
 
 
 # -- OpenAI ------------------------------------------------------------------------------------------------------
 
 
+@_remembered
 def openai_schema(schema: Schema) -> Schema:
     """One object with properties, without null alternatives."""
-    top = object_schema(schema)
+    top = dict(object_schema(schema))
     top.setdefault("properties", {})
     return _without_null(top)
 
 
+@_remembered
 def object_schema(schema: Schema) -> Schema:
     """The top level as one object. Providers refuse a combination there, so its objects are merged: a property stays
     required only if all of them require it."""

@@ -13,6 +13,7 @@ from holdfast.protocol.unsupported import (
     UnsupportedBesideCommand,
     UnsupportedBesidePrompt,
     UnsupportedBesideShell,
+    UnsupportedInCreation,
 )
 from holdfast.schema.budget import Budget
 from holdfast.schema.errors import (
@@ -379,6 +380,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "v2.session.create",
         "Create a Session, or return the existing one with this id.",
         payload=CreatePayload,
+        unsupported=UnsupportedInCreation,
         data=Session,
         errors=(ConflictError,),
         headers=((CHECKED, "1"),),

@@ -1,5 +1,5 @@
-"""Prompt fields of OpenCode that are not supported. They are rejected by name: a caller that sends `tools` to disable a
-tool must not get an answer made with it. Other unknown fields are ignored, as in the contract."""
+"""Fields of OpenCode that are not supported. They are rejected by name: a caller that sends `tools` to disable a tool
+must not get an answer made with it. Other unknown fields are ignored, as in the contract."""
 
 from __future__ import annotations
 
@@ -52,7 +52,14 @@ class UnsupportedBesideShell(Record):
     message_id: msgspec.Raw = NOTHING
 
 
+class UnsupportedInCreation(Record):
+    """A Session that was meant to be a child would have no fence and no budget of the Session above it."""
+
+    parent_id: msgspec.Raw = NOTHING
+
+
 INSTEAD = {
+    "parentID": "only the tool `subagent` makes children",
     "messageID": "the id of a prompt is `id`",
     "resolve": "it belongs beside `prompt`",
     "model": "choose the Session's model instead",

@@ -286,7 +286,7 @@ class CompactionUndone(SessionPayload):
 class UsageRecorded(SessionPayload):
     """Usage of the runtime's own model calls, outside of steps."""
 
-    purpose: Literal["compaction", "title", "generate"]
+    purpose: Literal["compaction", "title", "generate", "sampling"]
     cost: float
     tokens: Tokens
 

@@ -45,6 +45,7 @@ class TurnDispatched(SessionPayload):
     agent: str
     model: ModelRef
     attempt: int
+    """0 if nothing is sent, because a person asked for the calls of the step."""
     baseline_seq: int
     checkpoint_seq: int
     pruned_seq: int

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from holdfast.core.prompt.prompt_resources import names_resource
+from holdfast.core.session.mentioned import Mentioned
 from holdfast.core.session.prompt_input import unresolved
 from holdfast.core.skill.attachment import attach_skills
 
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.core.location.services import LocationServices
-    from holdfast.core.session.mentioned import Mentioned
     from holdfast.schema.prompt import Admission, Delivery, Prompt
     from holdfast.schema.session import Session
     from holdfast.server.types import ApiCall
@@ -46,10 +47,24 @@ async def admit_resolved(
             return known
         async with call.services as services:
             await services.catalog.ready()
-            prompt, mentioned = await call.while_connected(resolve(services, session, given))
+            prompt, mentioned = await call.while_connected(_resolved(services, session, given, resolve))
         return await sessions.prompt(
             session.id, prompt, id=id, delivery=delivery, resume=resume, checked=checked, mentioned=mentioned
         )
+
+
+async def _resolved(services: LocationServices, session: Session, given: Prompt, resolve: Resolve) -> ResolvedPrompt:
+    """With what is behind files that are resources of MCP servers."""
+    prompt, mentioned = await resolve(services, session, given)
+    if not attaches_resources(prompt):
+        return prompt, mentioned
+    own = await services.resources.files(session, prompt)
+    return prompt, (mentioned or Mentioned()).replace(own=own)
+
+
+def attaches_resources(prompt: Prompt) -> bool:
+    """Whether a file of the prompt may be a resource of an MCP server."""
+    return any(names_resource(file.uri) for file in prompt.files or ())
 
 
 async def resolve_prompt(

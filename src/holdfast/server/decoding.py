@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.protocol.unsupported import INSTEAD
+from holdfast.protocol.unsupported import INSTEAD, UnsupportedInCreation
 from holdfast.schema.codec import decoder
 from holdfast.schema.exceptions import ApiError, InvalidRequest, UnsupportedMediaType
 from holdfast.schema.record import Record
@@ -92,7 +92,10 @@ def _refuse_unsupported(found: Record, path: str = "") -> None:
             _refuse_unsupported(value, f"{name}.")
         elif bytes(value).strip() not in EMPTY_VALUES:
             reason = INSTEAD.get(field, "this server cannot honour it")
-            message = f"`{name}` is not supported: {reason}. The prompt was not admitted."
+            outcome = (
+                "Nothing was created" if isinstance(found, UnsupportedInCreation) else "The prompt was not admitted"
+            )
+            message = f"`{name}` is not supported: {reason}. {outcome}."
             raise InvalidRequest(message, kind="Payload", field=name)
 
 

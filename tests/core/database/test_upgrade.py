@@ -33,8 +33,9 @@ ADDED = (
     *("mcp_manifest", "mcp_server"),
 )
 """Tables that the old schema did not have."""
-WIDER: dict[str, tuple[Any, ...]] = {"session": (None, None), "session_input": ("user", 0, None, ANY)}
-"""What the columns hold that the old schema did not have. When an input's activity ended is read from the events."""
+WIDER: dict[str, tuple[Any, ...]] = {"session": (None, None, ANY), "session_input": ("user", 0, None, ANY)}
+"""What the columns hold that the old schema did not have. When an input's activity ended, and how many
+requests were sent, is read from the events."""
 EPOCHS = """
 select epoch.session_id, baseline.content, snapshot.content, baseline_seq, revision, observed
 from session_context_epoch epoch

@@ -105,6 +105,7 @@ FULL_ROW = {
     "newest_assistant": None,
     "fork": None,
     "instructions_seq": None,
+    "turns": 0,
 }
 
 

@@ -179,6 +179,22 @@ async def test_objects_of_another_repository_are_found_whatever_its_name(tmp_pat
     assert not folder.exists()
 
 
+async def test_hooks_that_the_configuration_defines_are_disabled_by_their_names(tmp_path: Path) -> None:
+    """TOL-493: this git reports which settings another one, that runs such hooks, would find."""
+    real = shutil.which("git")
+    root = honest(tmp_path / "original")
+    git = Git(
+        fake(tmp_path, f'case "$*" in *show*) exec {real} config -z --get-regexp "^hook";; esac; exec {real} "$@"')
+    )
+    names = ("plain", "a=b", "dotted.name", "new\\nline")
+    for name in names:
+        Trap(root, "x", tmp_path / "marks").configure(f'[hook "{name}"]\n\tevent = post-checkout\n\tcommand = x')
+    found = await git.run_in_repository("show", git_dir=root / ".git", work_tree=root)
+    settings = dict(entry.partition("\n")[::2] for entry in found.decode().split("\0"))
+    assert [settings.get(f"hook.{name.replace(chr(92), '')}.enabled") for name in names] == ["false"] * len(names)
+    assert [settings.get(f"hook.{name.replace(chr(92), '')}.event") for name in names] == [""] * len(names)
+
+
 IN_THE_REPOSITORY = (
     ("rev-list", "--max-parents=0", "HEAD"),
     ("rev-parse", "--verify", "--quiet", "HEAD"),
@@ -214,5 +230,5 @@ async def nothing_runs(tmp_path: Path, vectors: Sequence[Vector], commands: Sequ
         for command in commands:
             with suppress(GitFailed):
                 words = (word.format(root=root) for word in command)
-                await git.run(*words, git_dir=root / ".git", work_tree=root)
+                await git.run_in_repository(*words, git_dir=root / ".git", work_tree=root)
             assert not marks.exists(), (vector.name, command)

@@ -145,3 +145,28 @@ async def test_work_that_cannot_be_stopped_is_left_behind_and_named(caplog: pyte
         release.set()
         await steps(5)
     assert "much later" in caplog.text
+
+
+async def test_firing_again_lets_work_that_stops_clean_up() -> None:
+    """SES-184, SES-189: a call that stops its child is not cancelled a second time."""
+    interrupt = Interrupt()
+    entered, stopping, stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def cleans_up() -> str:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            stopping.set()
+            await stopped.wait()
+        return "what it had done"
+
+    running = asyncio.create_task(interrupt.cancellable(cleans_up(), name="tool"))
+    await entered.wait()
+    interrupt.fire()
+    await stopping.wait()
+    interrupt.fire(suspend=True)
+    await steps(3)
+    stopped.set()
+    assert await running == "what it had done"
+    assert not interrupt.suspending

@@ -10,12 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.outside.hostile import VECTORS, Trap, Vector, honest, spring
 
 from holdfast.core.clock import SystemClock
+from holdfast.core.file_lock import file_lock
 from holdfast.core.process.git import Git
 from holdfast.core.project.project import Project
 from holdfast.core.snapshot import isolated_copies as module
-from holdfast.core.snapshot.application import Applications
+from holdfast.core.snapshot.application import STALE, Applications
 from holdfast.core.snapshot.copy_changes import bounded, diff_text, listed
 from holdfast.core.snapshot.copy_record import CopyRecord
 from holdfast.core.snapshot.copy_sessions import CopyUse
@@ -189,6 +191,24 @@ async def test_only_an_unchanged_copy_is_swept(place: Place, changed: bool, stat
     assert place.path().is_dir() == changed
 
 
+async def test_a_copy_that_is_used_again_while_it_is_swept_stays(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SES-441: another process takes it between the look at its files and the removal."""
+    await place.make()
+    capture = place.copies.capture
+
+    async def slow(record: CopyRecord) -> tuple[str, list[str]]:
+        found = await capture(record)
+        await IsolatedCopies(place.copies.folder.path, os.environ).make("ses_a", place.project, place.snapshots)
+        return found
+
+    monkeypatch.setattr(place.copies, "capture", slow)
+    await sweep(place, CopyUse("idle"))
+    assert place.path().is_dir()
+    monkeypatch.setattr(place.copies, "capture", capture)
+    await sweep(place, CopyUse("idle"))
+    assert place.path().is_file()
+
+
 async def test_an_unused_copy_is_put_away_and_its_changes_can_still_be_applied(place: Place) -> None:
     """SES-414, SES-415: a child that goes on gets them back."""
     await place.make()
@@ -276,6 +296,40 @@ async def test_an_approval_holds_for_the_files_that_were_shown(place: Place) -> 
     assert (place.worktree / "file").read_text() == "ONE\ntwo\nthree\nfour\nFIVE\n"
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_applications_to_one_worktree_do_not_undo_each_other(place: Place, elsewhere: bool) -> None:
+    """TOL-490: two children that changed the same file are applied at the same time, by one process or by two."""
+    other = place.applications
+    if elsewhere:
+        other = Applications(place.copies, Snapshots(place.project, place.snapshots.store.parent), place.worktree)
+    first, second = await place.make("ses_a"), await place.make("ses_b")
+    (place.path("ses_a") / "file").write_text("ONE\ntwo\nthree\nfour\nfive\n")
+    (place.path("ses_b") / "file").write_text("one\ntwo\nthree\nfour\nFIVE\n")
+    plans = await place.applications.plan(first), await other.plan(second)
+    ended = await asyncio.gather(place.applications.apply(plans[0]), other.apply(plans[1]), return_exceptions=True)
+    assert sorted(map(str, ended)) == sorted([str(None), STALE])
+    refused = second if ended[1] is not None else first
+    await place.applications.apply(await place.applications.plan(refused))
+    assert (place.worktree / "file").read_text() == "ONE\ntwo\nthree\nfour\nFIVE\n"
+
+
+async def test_what_was_applied_is_not_reported_as_failed_because_its_copy_stays(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TOL-473: another copy is being made meanwhile, for longer than a removal waits; the copy is swept later."""
+    monkeypatch.setattr(module, "REMOVE_SECONDS", 0.01)
+    record = await place.make()
+    (place.path() / "file").write_text("changed\n")
+    plan = await place.applications.plan(record)
+    await place.applications.apply(plan)
+    async with file_lock(place.copies.folder.lock(record.repository)):
+        assert await place.applications.finish(plan) is False
+    assert (place.worktree / "file").read_text() == "changed\n"
+    assert place.path().is_dir()
+    await sweep(place, CopyUse("idle"))
+    assert place.path().is_file()
+
+
 async def test_an_application_that_fails_in_the_middle_is_taken_back(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,6 +358,37 @@ def test_long_texts_are_cut() -> None:
     assert bounded(patch).count("\n") == 401
     assert bounded("short\n") == "short\n"
     assert listed([str(number) for number in range(30)]).endswith("and 10 more")
+
+
+HARMFUL = ("hooks", "hooks elsewhere", "configured hooks", "fsmonitor", "smudge", "process", "include", "submodule")
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [pytest.param(one, id=one.name, marks=() if one.name in HARMFUL else pytest.mark.prove) for one in VECTORS],
+)
+async def test_a_hostile_repository_is_copied_and_executes_nothing(tmp_path: Path, vector: Vector) -> None:
+    """TOL-390, SES-410: a copy is made, compared, applied and removed."""
+    root, marks = honest(tmp_path / "project"), tmp_path / "marks"
+    spring(Trap(root, vector.name, marks), vector)
+    project = Project("p", root, root / ".git")
+    snapshots, copies = Snapshots(project, tmp_path / "snapshot"), IsolatedCopies(tmp_path / "copies", os.environ)
+    applications = Applications(copies, snapshots, root)
+    try:
+        record = await copies.make("ses_a", project, snapshots)
+    except CopyFailed:
+        assert vector.name not in HARMFUL
+    else:
+        copy = copies.directory(record)
+        assert (copy / "a.txt").read_text() == "changed\n"
+        (copy / "a.txt").write_text("changed in the copy\n")
+        plan = await applications.plan(record)
+        await applications.diff(plan)
+        await applications.apply(plan)
+        await applications.finish(plan)
+        assert (root / "a.txt").read_text() == "changed in the copy\n"
+        assert copy.is_file()
+    assert not marks.exists(), marks.read_text()
 
 
 class Killed(BaseException):
@@ -361,6 +446,25 @@ async def test_making_is_repaired_wherever_the_process_is_killed(place: Place, k
             break
     assert steps > 5
     assert place.worktrees == steps + 2
+
+
+@pytest.mark.parametrize("entry", ["complete", "locked", "empty"])
+async def test_what_git_leaves_when_it_is_killed_is_no_hindrance(place: Place, entry: str) -> None:
+    """SES-412: a locked or incomplete entry in the list of worktrees."""
+    place.copies.folder.create()
+    for session_id in ("ses_a", "ses_swept"):
+        left = CopyRecord(session_id, str(place.worktree), str(place.project.store), str(place.snapshots.store))
+        place.copies.folder.write(left)
+        lock = ("--lock", "--reason", "initializing")
+        git(place.worktree, "worktree", "add", "-q", "--detach", "--no-checkout", *lock, str(place.path(session_id)))
+        folder = place.worktree / ".git" / "worktrees" / session_id
+        for name in {"complete": (), "locked": ("gitdir", "HEAD"), "empty": ("gitdir", "HEAD", "locked")}[entry]:
+            (folder / name).unlink()
+    await place.make()
+    await sweep(place, CopyUse("working"))
+    assert (place.path() / "file").exists()
+    assert [path.name for path in folder.parent.iterdir()] == ["ses_a"]
+    assert place.worktrees == 2
 
 
 async def test_an_application_is_repeated_wherever_the_process_is_killed(place: Place, kill: Kill) -> None:

@@ -224,3 +224,16 @@ async def test_the_users_own_ignore_file_counts(worktree: Path, tmp_path: Path) 
     snapshots = Snapshots(project, tmp_path / "snapshot", environment)
     assert await tree_of(snapshots, await snapshots.capture()) == [".gitattributes", "a"]
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", [".bare", "a [git] *dir? "])
+async def test_the_git_directory_is_no_part_of_a_tree_wherever_it_is(worktree: Path, tmp_path: Path, name: str) -> None:
+    """SES-442: a `.git` file may name any folder among the files; a revert must not change what git has stored."""
+    (worktree / ".git").rename(worktree / name)
+    (worktree / ".git").write_text(f"gitdir: {name}\n", encoding="utf-8")
+    (worktree / "a").write_text("one\n", encoding="utf-8")
+    snapshots = Snapshots(Project(id="p", directory=worktree, store=worktree / name), tmp_path / "snapshot")
+    before = await snapshots.capture()
+    (worktree / name / "HEAD").write_text("ref: refs/heads/other\n", encoding="utf-8")
+    (worktree / "a").write_text("two\n", encoding="utf-8")
+    assert await snapshots.files(before, await snapshots.capture()) == ["a"]

@@ -63,6 +63,8 @@ export type DurableEvent = {{
     readonly durable: {position}
     readonly location?: {location}
     readonly metadata?: Record<string, unknown>
+    /** In the stream of a tree: everything up to here has been told, and a later connection may continue after it. */
+    readonly cursor?: number
     readonly data: DurableEventData[Type]
   }}
 }}[keyof DurableEventData]
@@ -76,6 +78,8 @@ export type LiveEvent = {{
     readonly durable?: undefined
     readonly location?: {location}
     readonly metadata?: Record<string, unknown>
+    /** In the stream of a tree: everything up to here has been told, and a later connection may continue after it. */
+    readonly cursor?: number
     readonly data: LiveEventData[Type]
   }}
 }}[keyof LiveEventData]
@@ -109,7 +113,7 @@ def emit_module(contract: Contract) -> str:
     )
     return (
         f'{HEADER}import {{ caller, connector }} from "./runtime.js"\n\n'
-        'export { ClientError, basicAuthorization, follow, isClientError } from "./runtime.js"\n\n'
+        'export { ClientError, basicAuthorization, follow, followTree, isClientError } from "./runtime.js"\n\n'
         f"{guards}\n"
         "export function createClient(options) {\n"
         "  const call = caller(options)\n  const connect = connector(options)\n"
@@ -149,7 +153,7 @@ def emit_declarations(contract: Contract) -> str:
         [
             f"{HEADER}import type {{ CallOptions, ClientOptions, History, Located, Page, PtySocket }} "
             'from "./runtime.js"\n',
-            'export { ClientError, basicAuthorization, follow, isClientError } from "./runtime.js"',
+            'export { ClientError, basicAuthorization, follow, followTree, isClientError } from "./runtime.js"',
             "export type {\n  CallOptions, ClientOptions, Fetch, FollowOptions, History, Located, Page, PtySocket,\n"
             '  Reason, Reconnected, Signal, WebSocketConstructor\n} from "./runtime.js"\n',
             "export declare function createClient(options: ClientOptions): Client\n",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from holdfast.core.command import template
+    from holdfast.core.command.server_prompts import ServerPrompts
     from holdfast.core.command.template import Shell
     from holdfast.core.config.config import Config
     from holdfast.core.config.reload import LiveConfig
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.core.scope import Scope
     from holdfast.core.skill.skill import Skill
     from holdfast.core.state import Batches
+    from holdfast.schema.prompt import FileAttachment
 else:
     template = deferred("holdfast.core.command.template")
 
@@ -46,6 +48,9 @@ class Invocation(Frozen):
     """The skill that was called like a command; attached like those of any prompt."""
     chooses_agent: bool = True
     """False if the template or the agent of the command is from an untrusted project."""
+    files: tuple[FileAttachment, ...] = ()
+    """What the prompt of an MCP server brings with it, and what was left out of it."""
+    notes: tuple[str, ...] = ()
 
 
 class Commands:
@@ -55,10 +60,13 @@ class Commands:
         updated: Callable[[], None] | None = None,
         *,
         skills: Callable[[], Awaitable[Sequence[Skill]]] | None = None,
+        prompts: Callable[[], ServerPrompts | None] = lambda: None,
     ) -> None:
-        """`skills` are the Location's; some can be called like commands."""
+        """`skills` are the Location's; some can be called like commands. `prompts` are those of its MCP servers, if it
+        has any."""
         self.state = State(CommandDraft, batches, updated=updated)
         self._skills = skills
+        self._prompts = prompts
         self._configured = ConfiguredCommands((), ())
 
     def follow(self, config: LiveConfig, scope: Scope) -> None:
@@ -83,13 +91,19 @@ class Commands:
         return self.state.value.get(name)
 
     async def callable(self) -> tuple[Command, ...]:
-        """All commands that users can call: commands, and skills that allow it and whose name is not taken."""
-        skills = (_as_command(skill) for skill in await self._slash_skills() if self.get(skill.name) is None)
-        return (*self.list(), *skills)
+        """All commands that users can call: commands, skills that allow it, and prompts of MCP servers; the latter two
+        if their name is not taken."""
+        skills = [_as_command(skill) for skill in await self._slash_skills() if self.get(skill.name) is None]
+        known = (*self.list(), *skills)
+        if (prompts := self._prompts()) is None:
+            return known
+        taken = {command.name for command in known}
+        return (*known, *(prompt.command for name, prompt in prompts.list().items() if name not in taken))
 
     async def invoke(self, name: str, arguments: str, shell: Shell) -> Invocation:
         """Fill in the template of a command. A skill is not a template: the arguments become the text, and nothing in
-        the skill is executed or replaced. Raises CommandNotFound or ArgumentsTooLarge."""
+        the skill is executed or replaced. A prompt of an MCP server is filled in there. Raises CommandNotFound,
+        InvalidRequest for the arguments, and ServiceUnavailable."""
         if len(arguments) > TEXT_BYTES:
             raise template.ArgumentsTooLarge
         command = self.get(name)
@@ -101,6 +115,12 @@ class Commands:
             return Invocation(command, arguments, expanded.text, filled, chooses_agent=chooses)
         skill = next((skill for skill in await self._slash_skills() if skill.name == name), None)
         if skill is None:
+            if (prompts := self._prompts()) is not None and (prompt := prompts.list().get(name)) is not None:
+                fetched = await prompts.fetch(prompt, arguments)
+                filled = FilledTemplate(((fetched.own, len(fetched.text)),), ((0, fetched.own),))
+                return Invocation(
+                    prompt.command, arguments, fetched.text, filled, files=fetched.files, notes=fetched.notes
+                )
             raise CommandNotFound(name, await self._near(name))
         text = arguments.strip()
         return Invocation(_as_command(skill), arguments, text, FilledTemplate(((0, len(text)),)), skill=skill.name)

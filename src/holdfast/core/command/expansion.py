@@ -82,6 +82,7 @@ class CommandExpansion:
         prompt = replace(
             given,
             text=called.text,
+            files=(*(given.files or ()), *called.files) or None,
             skills=await attach_skills(self._skills, skills, agent, authority) or None,
             options=None if options == PromptOptions() else options,
             task=task,
@@ -93,7 +94,7 @@ class CommandExpansion:
     def _notes(self, called: Invocation, agent: str) -> tuple[str, ...]:
         named = called.command.agent
         if called.chooses_agent or named in (None, agent):
-            return ()
+            return called.notes
         return (AGENT_NOT_USED.format(command=called.command.name, agent=named),)
 
     async def _task(

@@ -67,9 +67,9 @@ class Template:
         """Raises ArgumentsTooLarge."""
         splits = any(self._places) or SHELL_INSERT in self._text
         if splits and len(arguments) > QUICK_CHARACTERS:
-            words = await asyncio.to_thread(_words, arguments)
+            words = await asyncio.to_thread(split_arguments, arguments)
         else:
-            words = _words(arguments) if splits else []
+            words = split_arguments(arguments) if splits else []
         given = _Arguments(arguments, words, max(self._places, default=0))
         if len(self._text) + sum(len(given.text(place)) for place in self._places or (0,)) > TEXT_BYTES:
             raise ArgumentsTooLarge
@@ -201,7 +201,7 @@ async def _output(shell: Shell, command: str, number: int) -> str:
     return output
 
 
-def _words(arguments: str) -> list[str]:
+def split_arguments(arguments: str) -> list[str]:
     """Split like a shell; with an unclosed quote, at white space only."""
     words: list[str] = []
     end = 0

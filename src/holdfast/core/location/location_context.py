@@ -12,6 +12,7 @@ from holdfast.core.config.environment import config_home, home_directory
 from holdfast.core.context import configured, remote
 from holdfast.core.context.entries import instruction_entries
 from holdfast.core.context.instructions import InstructionFiles
+from holdfast.core.context.isolated_copy import isolated_copy
 from holdfast.core.context.model import model
 from holdfast.core.context.nested import NestedInstructions
 from holdfast.core.context.plan_mode import plan_mode
@@ -156,6 +157,10 @@ def open_location_context(
     ambient = files.ambient()
     registry.register("core/builtins", lambda: settings().builtins, scope)
     registry.register("core/instructions", lambda: ambient, scope)
+    copies = process.tools.isolation.copies
+    if (copy := copies.folder.containing(Path(location.directory))) is not None:
+        gone = isolated_copy(lambda: copies.why_gone(copy.session_id))
+        registry.register("core/isolated-copy", lambda: gone, scope)
     registry.register(configured.CONTRIBUTION, lambda: settings().instructions.context(), scope)
     registry.register(remote.CONTRIBUTION, lambda: shared.remote.context(settings().instructions.urls()), scope)
     nested = NestedInstructions(

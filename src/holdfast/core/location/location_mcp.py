@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.agent.agents import Agents
     from holdfast.core.catalog.catalog import Catalog
+    from holdfast.core.command.server_prompts import ServerPrompts
     from holdfast.core.config.config import Config
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.credential.integration import IntegrationDraft
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from holdfast.core.mcp.people import FormPeople
     from holdfast.core.mcp.server_host import ServerHost
     from holdfast.core.process.process import Processes
+    from holdfast.core.runner.sampling import ModelSampling
+    from holdfast.core.runner.services import RunnerServices
     from holdfast.core.scope import Scope
     from holdfast.schema.location import Location
 
@@ -71,6 +74,7 @@ def open_mcp(
             clock=clock,
             announce=partial(process.sessions.log.announce, location=location),
             people=people,
+            sampler=lambda: servers.sampler(),
         )
 
     def make_people() -> FormPeople:
@@ -99,6 +103,22 @@ def open_mcp(
     servers.use(_configured(config.current))
     config.follow(lambda new: partial(servers.use, _configured(new)), scope)
     return LocationMcp(servers, authorizations, people)
+
+
+def server_prompts(servers: LocationServers) -> ServerPrompts | None:
+    """The prompts that can be called like commands."""
+    if not servers.configured:
+        return None
+    from holdfast.core.command.server_prompts import ServerPrompts
+
+    return ServerPrompts(servers)
+
+
+def model_sampling(services: RunnerServices) -> ModelSampling:
+    """What gives servers answers of a model."""
+    from holdfast.core.runner.sampling import ModelSampling
+
+    return ModelSampling(services)
 
 
 def _configured(config: Config) -> Mapping[str, ConfiguredServer]:

@@ -25,7 +25,7 @@ from holdfast.core.form.forms import Forms
 from holdfast.core.form.global_forms import GlobalForms
 from holdfast.core.lazy import Lazy
 from holdfast.core.location.location_context import open_location_context
-from holdfast.core.location.location_mcp import open_mcp
+from holdfast.core.location.location_mcp import model_sampling, open_mcp, server_prompts
 from holdfast.core.location.mcp_tools import open_mcp_tools
 from holdfast.core.location.services import LocationServices
 from holdfast.core.location.settings import (
@@ -55,6 +55,7 @@ from holdfast.core.process.sandbox.sandbox import Sandbox
 from holdfast.core.process.sandbox.sandbox import SandboxPaths as SandboxSurroundings
 from holdfast.core.prompt.lookup import Lookup
 from holdfast.core.prompt.mentions import Mentions
+from holdfast.core.prompt.prompt_resources import PromptResources
 from holdfast.core.question.question import Questions
 from holdfast.core.runner.learned import LearnedLimits
 from holdfast.core.runner.runner import Runner
@@ -134,7 +135,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         context = open_location_context(
             process, location, project, config, contributions, processes, callable_agents, mcp_tools, scope, batches
         )
-        commands = Commands(batches, skills=context.skills.list)
+        commands = Commands(batches, skills=context.skills.list, prompts=lambda: server_prompts(mcp.servers))
         commands.state.transform(builtin_commands(project.directory), scope, phase=Phase.BUILTIN)
         commands.follow(config, scope)
         tools = ToolRegistry(
@@ -149,6 +150,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             process, location, config, agents, context, authorizer, questions, processes, sandbox, isolation
         )
         builtin.register(tools, scope)
+    resources = PromptResources(mcp.servers, agents, authorizer)
     mentions = Mentions(
         Lookup(builtin.files, home_directory(host.environment)),
         agents,
@@ -156,6 +158,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         authorizer,
         sessions.inbox.attachments,
         callable_agents,
+        resources,
         image_limits=remembered(config, image_limits),
     )
 
@@ -205,6 +208,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             refresh=config.refresh,
         ),
     )
+    mcp.servers.sampler = Lazy(partial(model_sampling, runner_services))
     return LocationServices(
         location=location,
         project=project,
@@ -213,6 +217,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         commands=commands,
         callable_agents=callable_agents,
         mentions=mentions,
+        resources=resources,
         catalog=catalog,
         mcp_authorizations=mcp.authorizations,
         mcp=mcp.servers,

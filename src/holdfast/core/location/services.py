@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.core.project.copies import ProjectCopies
     from holdfast.core.project.project import Project
     from holdfast.core.prompt.mentions import Mentions
+    from holdfast.core.prompt.prompt_resources import PromptResources
     from holdfast.core.question.question import Questions
     from holdfast.core.runner.runner import Runner
     from holdfast.core.search.search import Search
@@ -45,6 +46,7 @@ class LocationServices(Frozen):
     callable_agents: CallableAgents
     commands: Commands
     mentions: Mentions
+    resources: PromptResources
     catalog: Catalog
     mcp_authorizations: Lazy[McpAuthorizations]
     mcp_tools: McpTools

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from holdfast.mcp.errors import NeedsAuthorization
-    from holdfast.mcp.input import Elicitation, ElicitationAnswer, InputRequired
+    from holdfast.mcp.input import Elicitation, ElicitationAnswer, InputRequired, Sampling, SamplingAnswer
     from holdfast.mcp.results import Progress, PromptResult, ReadResult, ToolResult
 
 
@@ -139,3 +139,13 @@ class People(Protocol):
 
     async def authorize(self, server: str, needs: NeedsAuthorization, whom: CallFor) -> bool:
         """Wait for a credential. True: try again."""
+
+
+class Sampler(Protocol):
+    """Gives servers answers of a model while a call is under way."""
+
+    async def sample(self, server: str, request: Sampling, whom: CallFor) -> SamplingAnswer:
+        """Waits while a person decides about it, and may be cancelled. Raises RpcError, which the server reads."""
+
+    async def ended(self, whom: CallFor) -> None:
+        """The call is over, or breaks off."""

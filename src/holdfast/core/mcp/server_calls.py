@@ -9,8 +9,8 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.core.mcp.errors import ServerUnavailable
-from holdfast.mcp.errors import NeedsAuthorization, ServerError, UrlElicitationRequired
-from holdfast.mcp.input import Elicitation, InputRequired, RootsAnswer, RootsRequest
+from holdfast.mcp.errors import NeedsAuthorization, RpcError, UrlElicitationRequired
+from holdfast.mcp.input import Elicitation, InputRequired, RootsAnswer, RootsRequest, Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -41,6 +41,8 @@ async def use(
     try:
         return await _use(server, people, whom, send)
     finally:
+        if whom is not None:
+            await server.handlers.ended(whom)
         if people is not None and whom is not None:
             await people.ended(whom)
 
@@ -55,13 +57,14 @@ async def _use(
     asked = people if whom is not None else None
     required = await asked.pending(server.name, whom) if asked is not None and whom is not None else None
     pause = FIRST_PAUSE
+    given: Input = (None, None)
+    answered: InputRequired | None = None
     for _ in range(ROUNDS):
-        given: Input = (None, None)
-        if required is not None:
+        if required is not None and required is not answered:
             if not required.requests:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
-            given = (await _answers(server, required, asked, whom), required.state)
+            given, answered = (await _answers(server, required, asked, whom), required.state), required
         try:
             client = await server.client()
             if key is not None and whom is not None:
@@ -96,8 +99,12 @@ async def _answers(
     for key, request in required.requests.items():
         if isinstance(request, RootsRequest):
             answers[key] = RootsAnswer(roots=await server.handlers.roots())
-        elif key not in questions:
-            raise ServerError(-32600, "The server asks for an answer of a model, which it was not offered")
+        elif isinstance(request, Sampling):
+            try:
+                answers[key] = await server.handlers.sample(request, whom)
+            except RpcError as error:
+                reason = f"it asks for an answer of a model, and gets none: {error.message}"
+                raise ServerUnavailable(server.name, reason) from error
     if questions:
         if people is None or whom is None:
             raise ServerUnavailable(server.name, "it asks for input of a person, and there is nobody to ask")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.core.mcp.server_log import ServerLog
     from holdfast.mcp.errors import McpError
     from holdfast.mcp.handlers import Asked, Handlers
-    from holdfast.mcp.input import Elicitation, ElicitationAnswer, Root
+    from holdfast.mcp.input import Elicitation, ElicitationAnswer, Root, Sampling, SamplingAnswer
     from holdfast.mcp.results import LogMessage
 
 GARBAGE_LOGGED = 100
@@ -38,6 +38,7 @@ class ServerHandlers:
 
         return Handlers(
             elicit=self._elicit,
+            sample=self._sample if self._host.sampler() is not None else None,
             roots=self.roots,
             on_tools_changed=lambda: self._announced("tools"),
             on_prompts_changed=lambda: self._announced("prompts"),
@@ -65,13 +66,33 @@ class ServerHandlers:
     async def _elicit(self, request: Elicitation, asked: Asked) -> ElicitationAnswer:
         """The newest of the calls that the question can belong to is asked about it. Nobody can be asked outside of a
         call."""
-        people = self._host.people()
-        whom = next((self._calls[key] for key in reversed(self._calls) if key in asked.keys), None)
+        people, whom = self._host.people(), self._whom(asked)
         if people is None or whom is None:
             from holdfast.mcp.input import ElicitationAnswer
 
             return ElicitationAnswer(action="cancel")
         return await people.elicit(self._name, request, whom)
+
+    async def sample(self, request: Sampling, whom: CallFor | None) -> SamplingAnswer:
+        """Raises RpcError: without a call of a Session there is no model to ask."""
+        sampler = self._host.sampler()
+        if sampler is None or whom is None:
+            from holdfast.mcp.errors import RpcError
+            from holdfast.mcp.messages import INVALID_REQUEST
+
+            raise RpcError(INVALID_REQUEST, "Only a call of a session can ask for an answer of a model")
+        return await sampler.sample(self._name, request, whom)
+
+    async def ended(self, whom: CallFor) -> None:
+        """The call is over."""
+        if (sampler := self._host.sampler()) is not None:
+            await sampler.ended(whom)
+
+    async def _sample(self, request: Sampling, asked: Asked) -> SamplingAnswer:
+        return await self.sample(request, self._whom(asked))
+
+    def _whom(self, asked: Asked) -> CallFor | None:
+        return next((self._calls[key] for key in reversed(self._calls) if key in asked.keys), None)
 
     def _completed(self, elicitation_id: str) -> None:
         if (people := self._host.people()) is not None:

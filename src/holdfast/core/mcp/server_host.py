@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from holdfast.core.clock import Clock
     from holdfast.core.lazy import Lazy
     from holdfast.core.mcp.authorizations import McpAuthorizations
-    from holdfast.core.mcp.seam import People
+    from holdfast.core.mcp.seam import People, Sampler
     from holdfast.core.mcp.stored_manifests import StoredManifests
     from holdfast.core.process.process import Processes
     from holdfast.schema.record import Record
@@ -33,3 +33,5 @@ class ServerHost(Frozen):
     announce: Callable[[Record], None]
     people: Callable[[], People | None]
     """Whom a server may ask; None: nobody."""
+    sampler: Callable[[], Sampler | None]
+    """What gives a server answers of a model; None: nothing."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
     from holdfast.core.mcp.configured_servers import ConfiguredServer
-    from holdfast.core.mcp.seam import CallFor, KnownServer, Manifest
+    from holdfast.core.mcp.seam import CallFor, KnownServer, Manifest, Sampler
     from holdfast.core.mcp.server import Server
     from holdfast.core.mcp.server_calls import Input
     from holdfast.core.mcp.server_host import ServerHost
@@ -37,6 +37,8 @@ class LocationServers:
         self._make_host = host
         self._changed = changed
         self._made_host: ServerHost | None = None
+        self.sampler: Callable[[], Sampler | None] = lambda: None
+        """What gives servers answers of a model. Set before a server is started."""
         self._configured: Mapping[str, ConfiguredServer] = {}
         self._added: dict[str, ConfiguredServer] = {}
         self._removed: set[str] = set()

@@ -49,6 +49,16 @@ def server_prefix(server: str) -> str:
     return f"{_shortened(part, SERVER_CHARACTERS, server)}_"
 
 
+def resources_action(server: str) -> str:
+    """The permission action for reading a resource of this server. No tool has this name."""
+    return f"{server_prefix(server)}resources"
+
+
+def sampling_action(server: str) -> str:
+    """The permission action for an answer of a model that this server asks for. No tool has this name."""
+    return f"{server_prefix(server)}sampling"
+
+
 def named_tools(manifests: Mapping[str, Manifest], servers: Iterable[str] = ()) -> tuple[NamedTool, ...]:
     """The tools in these manifests, sorted by server and name. `servers` are further servers that there are."""
     prefixes = {name: server_prefix(name) for name in {*manifests, *servers}}
@@ -58,7 +68,8 @@ def named_tools(manifests: Mapping[str, Manifest], servers: Iterable[str] = ()) 
     named: dict[str, NamedTool] = {}
     for server, tool in sorted(found, key=lambda item: (item[0], item[1].name)):
         name = plain[server, tool.name]
-        if times[name] > 1 or name in RESERVED:
+        own_actions = (resources_action(server), sampling_action(server))
+        if times[name] > 1 or name in RESERVED or name in own_actions:
             name = _with_hash(name, LONGEST, f"{server}\0{tool.name}")
         if name in named or claimed_by(name, server, prefixes) is not None:
             log.warning(

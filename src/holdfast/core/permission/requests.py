@@ -24,6 +24,7 @@ from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
 from holdfast.core.session.errors import AlreadyAnswered, AlreadyTaken
 from holdfast.core.session.stored_activity import RequestRow, TreeRequestRow
+from holdfast.core.work_time import not_working
 from holdfast.schema.codec import decoder
 from holdfast.schema.exceptions import Conflict, HoldfastError
 from holdfast.schema.form import Form
@@ -131,7 +132,8 @@ class Requests(ABC, Generic[R, A]):
         opening = self._own(self._open_all(asked, used))
         try:
             opened = await asyncio.shield(opening)
-            answers = [await asyncio.shield(found.answer) for found in opened]
+            with not_working():
+                answers = [await asyncio.shield(found.answer) for found in opened]
         except asyncio.CancelledError:
             first = asked[0][0]
             if self._ending() and self._stays(first):

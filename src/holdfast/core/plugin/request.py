@@ -21,7 +21,7 @@ from holdfast.llm.request import Generation, HttpOverlay, Message, Request, Syst
 if TYPE_CHECKING:
     from holdfast.schema.model import ModelRef
 
-Purpose = Literal["turn", "title", "summary", "generate"]
+Purpose = Literal["turn", "title", "summary", "generate", "sampling"]
 
 
 class RequestDraft(msgspec.Struct):

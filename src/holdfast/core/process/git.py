@@ -7,19 +7,23 @@ Invariants
 - The environment is an allow-list. Without `reach`, git gets no git variables of the host and no user or system
   configuration, and cannot use the network, not even to fetch a missing object.
 - No hook, file system monitor, pager, editor, credential helper or signing program runs, whatever the repository's
-  configuration says. Filters and drivers cannot be disabled individually, so commands that read or write worktree files
-  use a git directory of our own (`git_directory.py`), which defines none.
+  configuration says. Commands that change a repository of the user go through `run_in_repository`, since git 2.54 and
+  later also run hooks that the configuration defines.
+- Filters and drivers cannot be disabled individually, so commands that read or write worktree files use a git directory
+  of our own (`git_directory.py`), which defines none.
 - A call is bounded in time and output, and all its processes have ended when it returns."""
 
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from holdfast.core.filesystem.canonical import contains
 from holdfast.core.process.process import Capture, ProcessError, Processes
 from holdfast.core.process.which import is_program
 from holdfast.schema.exceptions import HoldfastError
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -85,6 +89,9 @@ NETWORK_VARIABLES = (
     *("CURL_CA_BUNDLE", "SSH_AUTH_SOCK", "SSL_CERT_DIR", "SSL_CERT_FILE"),
 )
 NETWORK_PREFIXES = ("GIT_PROXY", "GIT_SSH", "GIT_SSL")
+# The empty event removes the events that were set before.
+NO_HOOK = (("event", ""), ("enabled", "false"))
+_HOOK = pattern(r"hook\.(.+)\.[^.]+", re.DOTALL)
 
 
 class GitFailed(HoldfastError):
@@ -112,12 +119,14 @@ class Git:
         work_tree: Path | None = None,
         index: Path | None = None,
         settings: Mapping[str, str] | None = None,
+        overrides: Sequence[tuple[str, str]] = (),
         stdin: bytes = b"",
         reach: Sequence[str] = (),
         user_configuration: bool = False,
     ) -> bytes:
         """The complete output; raises GitFailed. `reach` names the network protocols that may be used, with the user's
-        own git configuration; `user_configuration` alone reads that configuration without network access."""
+        own git configuration; `user_configuration` alone reads that configuration without network access. `overrides`
+        are settings with names that the repository chose."""
         output, errors = Capture(MOST_BYTES), Capture(STDERR_BYTES)
         if (program := self.program(work_tree)) is None:
             raise GitFailed(NOT_FOUND)
@@ -128,6 +137,7 @@ class Git:
             environment["GIT_WORK_TREE"] = str(work_tree)
         if index is not None:
             environment["GIT_INDEX_FILE"] = str(index)
+        environment |= _as_variables(overrides)
         fixed = SETTINGS if reach else {**SETTINGS, **OFFLINE_SETTINGS}
         options = [word for item in {**fixed, **(settings or {})}.items() for word in ("-c", "=".join(item))]
         try:
@@ -149,6 +159,13 @@ class Git:
         if output.truncated:
             raise GitFailed(f"git printed more than {MOST_BYTES} bytes")
         return output.bytes()
+
+    async def run_in_repository(self, *arguments: str, git_dir: Path, work_tree: Path | None = None) -> bytes:
+        """Run a command that changes a repository of the user, without the hooks that its configuration defines."""
+        listed = await self.run("config", "-z", "--name-only", "--list", git_dir=git_dir, work_tree=work_tree)
+        hooks = {found[1] for name in split_nul(listed) if (found := _HOOK.fullmatch(name))}
+        overrides = [(f"hook.{hook}.{key}", value) for hook in sorted(hooks) for key, value in NO_HOOK]
+        return await self.run(*arguments, git_dir=git_dir, work_tree=work_tree, overrides=overrides)
 
     async def user_setting(self, name: str, git_dir: Path) -> list[str]:
         """All paths under this name in the user's and system's configuration; `git_dir` must be our own."""
@@ -179,6 +196,14 @@ class Git:
         for folder in self._host.get("PATH", os.defpath).split(os.pathsep):
             if os.path.isabs(folder) and not _inside(folder, work_tree):
                 yield folder
+
+
+def _as_variables(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Settings as environment variables: on the command line a name cannot contain `=`."""
+    found = {"GIT_CONFIG_COUNT": str(len(settings))} if settings else {}
+    for number, (name, value) in enumerate(settings):
+        found |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    return found
 
 
 def _inside(path: str, work_tree: Path | None) -> bool:

@@ -137,7 +137,8 @@ class ProjectCopies:
         """Run git in the repository itself."""
         repository = repository_at(self._project.directory)
         with self._failures():
-            return await self._git.run(*arguments, git_dir=repository.git_directory, work_tree=repository.root)
+            run = self._git.run_in_repository
+            return await run(*arguments, git_dir=repository.git_directory, work_tree=repository.root)
 
     @contextmanager
     def _failures(self) -> Iterator[None]:

@@ -1,7 +1,9 @@
-"""What a mention names: a file or directory, a path of a reference, or an agent. Nothing is opened or asked here.
+"""What a mention names: a resource of an MCP server, a file or directory, a path of a reference, or an agent. Nothing
+is opened or asked here.
 
-Order: a reference of that name, an agent that other agents may call, a path. A path is relative to the Session's
-directory; `~/` is the user's home. Symbolic links are followed first, so that permission is asked for their target."""
+Order: a resource, a reference of that name, an agent that other agents may call, a path. A path is relative to the
+Session's directory; `~/` is the user's home. Symbolic links are followed first, so that permission is asked for their
+target."""
 
 from __future__ import annotations
 
@@ -29,6 +31,7 @@ PARSED = 20_000
 """How many mentions of one text are parsed; beyond them only each `@` is counted."""
 
 MISSING = "it does not exist"
+OF_SERVER = "it is a resource, and the commands of this project are not trusted (`holdfast trust`)"
 OUTSIDE = "it is outside the project, whose commands are not trusted (`holdfast trust`)"
 EXISTING = frozenset({"special_path", "location_escape", "link_loop"})
 """Reasons for which a path is not used although something has its name."""
@@ -44,14 +47,19 @@ class NamedAgent(Frozen):
     mention: Mention
 
 
+class NamedResource(Frozen):
+    mention: Mention
+    server: str
+
+
 class Broken(Frozen):
-    """A mention that is meant as a path and cannot be attached."""
+    """A mention that is meant as a path or a resource and cannot be attached."""
 
     mention: Mention
     reason: str
 
 
-Named = NamedPath | NamedAgent | Broken
+Named = NamedPath | NamedResource | NamedAgent | Broken
 
 
 class Findings(Frozen):
@@ -64,6 +72,8 @@ class Names(Frozen):
 
     references: dict[str, Reference]
     agents: frozenset[str]
+    servers: frozenset[str] = frozenset()
+    """MCP servers."""
 
 
 class Lookup:
@@ -79,13 +89,13 @@ class Lookup:
         seen: set[tuple[object, ...]] = set()
         targets: set[tuple[object, ...]] = set()
         left_out = 0
-        for number, mention in enumerate(parse(text), 1):
+        for number, mention in enumerate(parse(text, names.servers), 1):
             if number > PARSED:
                 return Findings(named, left_out + text.count("@", mention.source.start))
             if template is not None and not template.may_mention(mention.source):
                 continue
             confined = template is not None and template.is_confined(mention.source)
-            key = (mention.path, mention.lines, mention.is_quoted, confined)
+            key = (mention.path, mention.server, mention.lines, mention.is_quoted, confined)
             if key in seen:
                 continue
             seen.add(key)
@@ -95,6 +105,12 @@ class Lookup:
             found = self._look_up(mention, names)
             if confined and isinstance(found, NamedPath) and not self._is_inside(found.target):
                 found = Broken(mention, OUTSIDE)
+            if confined and isinstance(found, NamedResource):
+                found = Broken(mention, OF_SERVER)
+            if isinstance(found, NamedResource):
+                if (found.server, mention.path) in targets:
+                    continue
+                targets.add((found.server, mention.path))
             if isinstance(found, NamedPath):
                 target = (found.target.path, mention.lines)
                 if target in targets:
@@ -110,6 +126,8 @@ class Lookup:
         return contains(str(self._files.root), str(target.path))
 
     def _look_up(self, mention: Mention, names: Names) -> Named | None:
+        if mention.server is not None:
+            return NamedResource(mention, mention.server)
         reference = names.references.get(mention.path.partition("/")[0])
         if reference is not None:
             return self._referenced(mention, reference)

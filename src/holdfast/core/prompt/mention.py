@@ -1,8 +1,9 @@
-"""Finds mentions in the text of a prompt: `@path`, `@path#L10-20`, `@"path with spaces"`, `@reference/path`, `@agent`.
+"""Finds mentions in the text of a prompt: `@path`, `@path#L10-20`, `@"path with spaces"`, `@reference/path`, `@agent`,
+`@server:resource`.
 
-A pure function of the text, in linear time. Not mentions: `\\@`, an `@` directly after a letter, digit or one of
-`_ . + - % / @` and the like (e-mail addresses, URLs), and everything in fenced or inline code. What a mention names is
-decided by its resolution (mentions.py)."""
+A pure function of the text and the names of MCP servers, in linear time. Not mentions: `\\@`, an `@` directly after a
+letter, digit or one of `_ . + - % / @` and the like (e-mail addresses, URLs), and everything in fenced or inline code.
+What a mention names is decided by its resolution (mentions.py)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from holdfast.schema.prompt import Source
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 PATH_CHARACTERS = 4096
 BEFORE = frozenset("_.+-%/\\@~=#&$`")
@@ -39,12 +40,14 @@ EXTENSIONS = frozenset({
 
 class Mention(Frozen):
     path: str
-    """What follows the `@`, without quotes and lines."""
+    """What follows the `@`, without quotes and lines; of a resource its address."""
     source: Source
     lines: LineRange | None
     is_quoted: bool
     looks_like_path: bool
     """Whether a note tells that it names nothing. Otherwise it stays plain text, as in quoted names of packages."""
+    server: str | None = None
+    """The MCP server, if a resource is mentioned."""
 
     @property
     def name(self) -> str:
@@ -58,26 +61,30 @@ def may_mention(text: str) -> bool:
     return "@" in text
 
 
-def parse(text: str) -> Iterator[Mention]:
-    """The mentions in the order of the text."""
+def parse(text: str, servers: Collection[str] = ()) -> Iterator[Mention]:
+    """The mentions in the order of the text. `servers` are the names of the MCP servers."""
+    done = 0
     for start, end in _paragraphs(text):
         code = iter(_inline_code(text, start, end))
         span = next(code, None)
         for match in _TOKEN.finditer(text, start, end):
             while span is not None and span[1] <= match.start():
                 span = next(code, None)
-            if span is not None and span[0] <= match.start():
+            if (span is not None and span[0] <= match.start()) or match.start() < done:
                 continue
-            if (mention := _mention(text, match)) is not None:
+            if (mention := _mention(text, match, servers)) is not None:
+                done = mention.source.end
                 yield mention
 
 
-def _mention(text: str, match: re.Match[str]) -> Mention | None:
+def _mention(text: str, match: re.Match[str], servers: Collection[str]) -> Mention | None:
     start = match.start()
     before = text[start - 1] if start else ""
     if before and not _may_precede(before):
         return None
     quoted = match["quoted"]
+    if servers and (resource := _resource(text, match, servers)) is not None:
+        return resource
     if quoted is not None:
         path, lines, end = quoted, _lines(match["lines"]), match.end()
     else:
@@ -96,6 +103,35 @@ def _mention(text: str, match: re.Match[str]) -> Mention | None:
     )
 
 
+def _resource(text: str, match: re.Match[str], servers: Collection[str]) -> Mention | None:
+    """A mention of a resource: the name of a server, a colon, and an address with a scheme."""
+    start, quoted = match.start(), match["quoted"]
+    if quoted is not None:
+        server = next((name for name in servers if quoted.startswith(f"{name}:")), None)
+        uri = quoted[len(server) + 1 :] if server is not None else ""
+        end = match.end("quoted") + 1
+        if server is None or not _ADDRESS.match(uri):
+            return None
+    else:
+        server = match["plain"]
+        follows = server in servers and text.startswith(":", match.end())
+        found = _ADDRESS.match(text, match.end() + 1) if follows else None
+        if found is None:
+            return None
+        uri = _trimmed(found[0], ".,;:!?([{")
+        end = found.start() + len(uri)
+    if not 0 < len(uri) <= PATH_CHARACTERS:
+        return None
+    return Mention(
+        path=uri,
+        source=Source(start=start, end=end, text=text[start:end]),
+        lines=None,
+        is_quoted=quoted is not None,
+        looks_like_path=True,
+        server=server,
+    )
+
+
 def _may_precede(character: str) -> bool:
     """Letters of scripts that are written without spaces may stand before a mention."""
     if character.isalnum():
@@ -103,7 +139,7 @@ def _may_precede(character: str) -> bool:
     return character not in BEFORE
 
 
-def _trimmed(written: str) -> str:
+def _trimmed(written: str, ends: str = ".([{") -> str:
     """Without punctuation at its end that belongs to the sentence: full stops, and brackets without a partner."""
     end = len(written)
     surplus = {closing: written.count(closing) - written.count(opening) for closing, opening in PAIRS.items()}
@@ -113,7 +149,7 @@ def _trimmed(written: str) -> str:
             if surplus[last] <= 0:
                 break
             surplus[last] -= 1
-        elif last not in ".([{":
+        elif last not in ends:
             break
         end -= 1
     return written[:end]
@@ -177,6 +213,7 @@ _RANGE = rf"#L[0-9]{{1,{LINE_DIGITS}}}(?:-L?[0-9]{{1,{LINE_DIGITS}}})?"
 _ENDS = r"""\s"'`<>|,;:!?*\\。，、；：！？（）「」『』【】《》“”‘’«»…"""
 _QUOTED = rf'"(?P<quoted>[^"\n]*)"(?P<lines>{_RANGE}(?![0-9A-Za-z_]))?'
 _TOKEN = pattern(rf"@(?:{_QUOTED}|(?P<plain>[^@{_ENDS}][^{_ENDS}]*))")
+_ADDRESS = pattern(r"""[A-Za-z][A-Za-z0-9+.-]*:[^\s"'`<>|\\。，、；：！？（）「」『』【】《》“”‘’«»…]+""")
 _LINES = pattern(rf"{_RANGE}\Z")
 _LINE = pattern(r"[^\n]*\n?")
 _FENCE = pattern(r"[ \t>]*(`{3,}|~{3,})([^\n]*)")

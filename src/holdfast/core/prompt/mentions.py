@@ -2,7 +2,8 @@
 
 Invariants
 - A file is attached only with the permission that the `read` tool needs for it, asked for the prompt's agent. It is
-  opened without following links, so that it is the file for which permission was given.
+  opened without following links, so that it is the file for which permission was given. A resource of an MCP server
+  needs a permission of its own (prompt_resources.py).
 - A mention never refuses a prompt: what cannot be attached becomes a note."""
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import asyncio
 import os
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.core.filesystem.content import Unusable
 from holdfast.core.filesystem.descriptor import open_file, open_parent
 from holdfast.core.filesystem.errors import FileError, WrongKind
-from holdfast.core.permission.errors import REQUEST_DENIED, DeniedByPerson
 from holdfast.core.prompt.agent_guidance import agent_guidance
-from holdfast.core.prompt.lookup import Broken, NamedAgent, NamedPath, Names
+from holdfast.core.prompt.lookup import Broken, NamedAgent, NamedPath, NamedResource, Names
+from holdfast.core.prompt.prompt_permissions import PromptPermissions
+from holdfast.core.prompt.prompt_resources import allow_resource
 from holdfast.core.session.attachment_source import DIRECTORY, check_lines, read_handle
 from holdfast.core.session.attachments import (
     FILES,
@@ -32,18 +34,22 @@ from holdfast.core.session.mentioned import Mentioned, MentionedFile, not_attach
 from holdfast.core.session.prompt_input import media_type
 from holdfast.core.tool.builtin.authorize import Denied, allow_read
 from holdfast.core.tool.tool import ToolContext
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.prompt import AgentAttachment, FileAttachment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from holdfast.core.agent.agents import Agents
     from holdfast.core.agent.callable_agents import CallableAgents
     from holdfast.core.filesystem.content import Content
     from holdfast.core.filesystem.image import ImageLimits
     from holdfast.core.filesystem.location_path import Target
+    from holdfast.core.mcp.resource_address import ResourceAddress
     from holdfast.core.prompt.filled_template import FilledTemplate
     from holdfast.core.prompt.lookup import Findings, Lookup
+    from holdfast.core.prompt.mention import Mention
+    from holdfast.core.prompt.prompt_resources import PromptResources
     from holdfast.core.reference.location_references import LocationReferences
     from holdfast.core.session import attachment_source
     from holdfast.core.session.attachments import Attachments
@@ -67,6 +73,7 @@ class Mentions:
         permissions: Authorizer,
         attachments: Attachments,
         callable_agents: CallableAgents,
+        resources: PromptResources,
         *,
         image_limits: Callable[[], ImageLimits],
     ) -> None:
@@ -77,6 +84,7 @@ class Mentions:
         self._attachments = attachments
         self._image_limits = image_limits
         self._callable_agents = callable_agents
+        self._resources = resources
 
     async def resolve(self, session: Session, prompt: Prompt, template: FilledTemplate | None = None) -> Mentioned:
         """Waits while a person decides about a permission. Changes nothing, so that it can be cancelled. `template`
@@ -101,12 +109,13 @@ class Mentions:
     def _names(self) -> Names:
         """A reference whose first fetch is due is fetched from now on, so that the next mention finds it."""
         agents = (agent.id for agent in self._agents.list() if agent.mode != "primary" and not agent.hidden)
-        return Names({reference.name: reference for reference in self._references.refreshed()}, frozenset(agents))
+        references = {reference.name: reference for reference in self._references.refreshed()}
+        return Names(references, frozenset(agents), self._resources.servers())
 
     async def _resolve(self, found: Findings, most: int, session_id: str, agent: str) -> Mentioned:
-        permissions = _PromptPermissions(self._permissions)
+        permissions = PromptPermissions(self._permissions)
         agents: list[AgentAttachment] = []
-        allowed: list[NamedPath] = []
+        allowed: list[_Allowed] = []
         reasons: dict[Source, str] = {}
         for named in found.named:
             match named:
@@ -121,7 +130,15 @@ class Mentions:
                             check_lines(mention.lines)
                         context = ToolContext(session_id, agent, assistant_message_id="", tool_call_id=text[:100])
                         await allow_read(permissions, context, target)
-                        allowed.append(named)
+                        allowed.append(_AllowedPath(mention, named))
+                    except (Unusable, Denied) as refused:
+                        reasons[mention.source] = str(refused)
+                case NamedResource(mention, server):
+                    context = ToolContext(session_id, agent, "", mention.source.text[:100])
+                    try:
+                        address = _address(server, mention)
+                        await allow_resource(permissions, context, address)
+                        allowed.append(_AllowedResource(mention, address))
                     except (Unusable, Denied) as refused:
                         reasons[mention.source] = str(refused)
         files = await self._read(allowed, reasons)
@@ -131,15 +148,15 @@ class Mentions:
             notes.append(LEFT_OUT.format(count=found.left_out, s="" if found.left_out == 1 else "s", most=most))
         return Mentioned(tuple(files), tuple(agents), tuple(notes))
 
-    async def _read(self, allowed: Sequence[NamedPath], reasons: dict[Source, str]) -> list[MentionedFile]:
+    async def _read(self, allowed: Sequence[_Allowed], reasons: dict[Source, str]) -> list[MentionedFile]:
         """The files that can be attached; adds the reasons of the others by the place of their mention."""
         files: list[MentionedFile] = []
         room = TOTAL_CHARACTERS
-        sources = [AttachmentSource(partial(_source, named), named.name) for named in allowed]
+        sources = await asyncio.gather(*(item.source(self._resources) for item in allowed))
         waiting = iter(allowed)
         async with aclosing(self._attachments.read(sources, self._image_limits())) as results:
             async for result in results:
-                named = next(waiting)
+                item = next(waiting)
                 if isinstance(result, Unusable):
                     reason = str(result)
                 elif result.content.kind == "note":
@@ -148,39 +165,57 @@ class Mentions:
                     reason = FULL
                 else:
                     room -= len(result.content.value)
-                    files.append(_file(named, result.content))
+                    attachment = item.attachment(result.content)
+                    files.append(MentionedFile(item.mention.source.text, attachment, result.content))
                     continue
-                reasons[named.mention.source] = reason
+                reasons[item.mention.source] = reason
         return files
 
 
-class _PromptPermissions:
-    """Asks each thing once for all mentions of a prompt. A person who denies one does not end anything."""
+class _AllowedPath(Frozen):
+    mention: Mention
+    named: NamedPath
 
-    def __init__(self, permissions: Authorizer) -> None:
-        self._permissions = permissions
-        self._decided: dict[tuple[str, tuple[str, ...]], str | None] = {}
+    async def source(self, resources: PromptResources) -> AttachmentSource:
+        return AttachmentSource(partial(_source, self.named), self.named.name)
 
-    async def allow(
-        self,
-        context: ToolContext,
-        action: str,
-        resources: Sequence[str],
-        *,
-        save: Sequence[str] = (),
-        metadata: Mapping[str, Any] | None = None,
-    ) -> None:
-        key = (action, tuple(resources))
-        if key not in self._decided:
-            self._decided[key] = None
-            try:
-                await self._permissions.allow(context, action, resources, save=save, metadata=metadata)
-            except Denied as denied:
-                self._decided[key] = str(denied)
-            except DeniedByPerson:
-                self._decided[key] = REQUEST_DENIED
-        if (reason := self._decided[key]) is not None:
-            raise Denied(reason)
+    def attachment(self, content: Content) -> FileAttachment:
+        lines, uri = self.mention.lines, self.named.target.path.as_uri()
+        if content.mime == DIRECTORY:
+            uri = f"{uri.removesuffix('/')}/"
+        elif lines is not None:
+            uri = f"{uri}?start={lines.start}&end={lines.end}"
+        return FileAttachment(uri=uri, mime=content.mime, name=self.named.name, source=self.mention.source)
+
+
+class _AllowedResource(Frozen):
+    mention: Mention
+    address: ResourceAddress
+
+    async def source(self, resources: PromptResources) -> AttachmentSource:
+        """Reads it: from here on it is like a file that was read."""
+        try:
+            read = await resources.read(self.address)
+        except Unusable as error:
+            return AttachmentSource(partial(_fail, error), self.mention.name)
+        return AttachmentSource(lambda: read, self.mention.name)
+
+    def attachment(self, content: Content) -> FileAttachment:
+        uri, name = str(self.address), f"{self.address.server}:{self.address.uri}"
+        return FileAttachment(uri=uri, mime=content.mime, name=name, source=self.mention.source)
+
+
+_Allowed = _AllowedPath | _AllowedResource
+
+
+def _fail(error: Unusable) -> attachment_source.Source:
+    raise error
+
+
+def _address(server: str, mention: Mention) -> ResourceAddress:
+    from holdfast.core.mcp.resource_address import ResourceAddress, checked
+
+    return ResourceAddress(server, checked(mention.path))
 
 
 def _source(named: NamedPath) -> attachment_source.Source | Content:
@@ -205,14 +240,3 @@ def _open(target: Target) -> int:
             raise
     with open_parent(target) as (parent, name):
         return os.open(name, _DIRECTORY, dir_fd=parent)
-
-
-def _file(named: NamedPath, content: Content) -> MentionedFile:
-    lines, source = named.mention.lines, named.mention.source
-    uri = named.target.path.as_uri()
-    if content.mime == DIRECTORY:
-        uri = f"{uri.removesuffix('/')}/"
-    elif lines is not None:
-        uri = f"{uri}?start={lines.start}&end={lines.end}"
-    attachment = FileAttachment(uri=uri, mime=content.mime, name=named.name, source=source)
-    return MentionedFile(source.text, attachment, content)

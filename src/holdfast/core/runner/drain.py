@@ -124,8 +124,8 @@ class Drain:
             self._sending.restore(last)
         self._state.checkpoint_seq = await self._store.checkpoint_seq(self._session_id)
         self._state.options = await self._store.prompt_options(self._session_id) or NO_OPTIONS
-        await self._close_interrupted(left, keep=keep, goes_on=goes_on, ends=ends)
         await self._scope.spending.begin(self._scope.outbox, self._services.here.settings().budget)
+        await self._close_interrupted(left, keep=keep, goes_on=goes_on, ends=ends)
         try:
             yield
         finally:
@@ -208,6 +208,7 @@ class Drain:
             self._session_id,
             lease,
             left,
+            beside=self._scope.spending.settlement,
             keep=keep,
             goes_on=goes_on,
             ends=ends,

@@ -20,8 +20,9 @@ from holdfast.schema.session_message import ToolPart, UnknownError
 from holdfast.schema.turn_event import TurnAbandoned
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Sequence
 
+    from holdfast.core.database.unit import Statement
     from holdfast.core.runner.services import SessionServices
     from holdfast.core.session.activity import Activity
     from holdfast.core.session.ownership import Lease
@@ -38,6 +39,7 @@ async def close_interrupted_work(
     lease: Lease,
     left: Activity | None,
     *,
+    beside: Callable[[Sequence[Record]], Sequence[Statement]],
     keep: Collection[tuple[str, str]] = (),
     goes_on: bool = False,
     ends: str | None = None,
@@ -46,8 +48,9 @@ async def close_interrupted_work(
     """Record as failed: the calls, the step, the compaction and the shell command of an earlier drain that have no end.
     `left` is what that drain owed.
 
-    Calls in `keep`, by message and call id, go on waiting, and so does their step. `goes_on` says that the model is
-    asked again, by this process or the next one. `ends` is the reason why nothing more is owed."""
+    `beside` gives statements that go with these events. Calls in `keep`, by message and call id, go on waiting, and so
+    does their step. `goes_on` says that the model is asked again, by this process or the next one. `ends` is the reason
+    why nothing more is owed."""
     store, now = sessions.store, sessions.clock.now()
     open_calls = [call for call in await store.open_calls(session_id) if call.key not in keep]
     events: list[Record] = [_failed(call, session_id, now) for call in open_calls]
@@ -80,7 +83,7 @@ async def close_interrupted_work(
     if ends is not None and left is not None:
         events.append(ActivityEnded(timestamp=now, session_id=session_id, reason=ends))
     if events:
-        await lease.publish(*events)
+        await lease.publish(*events, local=beside(events))
 
 
 def _failed(call: OpenCall, session_id: str, now: int) -> ToolFailed:

@@ -40,11 +40,15 @@ class Outbox:
         self._beside = beside
         self._committed = committed
         self._staged: list[Record] = []
+        self._local: list[Statement] = []
+        """Statements that go with what is staged."""
         self._submitted: list[asyncio.Future[Committed]] = []
         self._due: asyncio.TimerHandle | None = None
 
-    def stage(self, payload: Record) -> None:
+    def stage(self, payload: Record, *local: Statement) -> None:
+        """`local` goes in the same commit."""
         self._staged.append(payload)
+        self._local.extend(local)
 
     @property
     def idle(self) -> bool:
@@ -57,7 +61,8 @@ class Outbox:
         self._staged.extend(payloads)
         if self._staged:
             staged, self._staged = self._staged, []
-            future = self._handed_over(staged, local)
+            beside, self._local = self._local, []
+            future = self._handed_over(staged, (*beside, *local))
             future.add_done_callback(self._tell)
             self._submitted.append(future)
 

@@ -142,15 +142,21 @@ class Preparation:
         return await self._tools.authorities.fenced(session, agent)
 
     async def offered(
-        self, agent: Agent, options: PromptOptions, offer: str, *, without: frozenset[str] = frozenset()
+        self,
+        agent: Agent,
+        options: PromptOptions,
+        offer: str,
+        *,
+        without: frozenset[str] = frozenset(),
+        begun: frozenset[str] = frozenset(),
     ) -> Materialized:
-        """The tools that the agent's rules and the prompt leave. `offer` is that of the epoch."""
+        """The tools that the agent's rules and the prompt leave, and those in `begun`. `offer` is that of the epoch."""
         registry = self._tools.registry
         also = await self._tools.mcp.tools(offer)
         without |= left_out(options.tools, (*registry.names, *(tool.name for tool in also)))
         if TOOL in without:
             without |= {TASKS_TOOL, APPLY_TOOL}
-        return registry.materialize(agent.permissions, fences=agent.fences, without=without, also=also)
+        return registry.materialize(agent.permissions, fences=agent.fences, without=without, begun=begun, also=also)
 
     async def _epoch(
         self, session: Session, agent: Agent, resolved: ResolvedModel, inputs: Sequence[Admission]

@@ -9,11 +9,14 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.core.database.unit import Statement
 from holdfast.core.runner.answer import Answer
+from holdfast.core.work_time import WorkTime, measuring
 from holdfast.llm import event as llm
 from holdfast.llm.errors import excerpt
 from holdfast.llm.text_buffer import TextBuffer
@@ -26,7 +29,7 @@ from holdfast.schema.session_message import UnknownError
 from holdfast.schema.turn_event import TurnAnswered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.event.log import EventLog
@@ -78,6 +81,8 @@ class TurnPublisher:
         self._flush: asyncio.TimerHandle | None = None
         self._names: dict[str, str] = {}
         self._calls: set[str] = set()
+        self._begun = WorkTime(clock)
+        self._worked = 0
         self.answer = Answer()
         self._adopted = False
         self._answer_recorded = False
@@ -153,6 +158,19 @@ class TurnPublisher:
                 self._hosted_result(event)
             case _:
                 pass
+
+    def streamed(self) -> None:
+        """The stream has ended: so much for the answer."""
+        self._worked += self._begun.worked
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Count the time of a call."""
+        with measuring(self._clock) as time:
+            try:
+                yield
+            finally:
+                self._worked += time.worked
 
     def close_fragments(self) -> None:
         """However the stream ended, what was received so far is kept."""
@@ -248,7 +266,8 @@ class TurnPublisher:
             tree = {"snapshot": self.snapshot, "files": ()} if unchanged and self.snapshot is not None else {}
             finish = self.finish.reason if structured is msgspec.UNSET else "stop"
             answer = {"structured": structured, "rejected": rejected}
-            self._stage(ev.StepEnded, finish=finish, cost=cost, tokens=used, **tree, **answer)
+            worked = Statement("work.add", {"session_id": self.of.session_id, "time": self._worked})
+            self._stage(ev.StepEnded, worked, finish=finish, cost=cost, tokens=used, **tree, **answer)
             self.ended = True
 
     def suspend_activity(self) -> None:
@@ -261,7 +280,7 @@ class TurnPublisher:
 
     # -- details -------------------------------------------------------------------------------------------------
 
-    def _stage(self, kind: type[Record], **fields: object) -> None:
+    def _stage(self, kind: type[Record], *local: Statement, **fields: object) -> None:
         message_id = self._start()
         self._put(
             kind(
@@ -269,13 +288,14 @@ class TurnPublisher:
                 session_id=self.of.session_id,
                 assistant_message_id=message_id,
                 **fields,
-            )
+            ),
+            *local,
         )
 
-    def _put(self, event: Record) -> None:
+    def _put(self, event: Record, *local: Statement) -> None:
         if not self._adopted:
             self.answer.apply(event)
-        self._outbox.stage(event)
+        self._outbox.stage(event, *local)
 
     def _start(self) -> MessageID:
         if self.message_id is None:

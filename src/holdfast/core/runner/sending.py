@@ -88,7 +88,8 @@ class Sending:
         if ready.settings.snapshots:
             self._trees.begin()
         learned, now = self._models.learned.of(ready.resolved.ref), self._sessions.clock.now()
-        scope.outbox.stage(self._prefix.dispatch(ready.frame, scope.session_id, now, 1, learned, ready.conversation))
+        dispatched = self._prefix.dispatch(ready.frame, scope.session_id, now, 0, learned, ready.conversation)
+        scope.outbox.stage(dispatched)
         self._state.answer = None
         try:
             outcome = await turn.call(calls, await self._trees.before_step())
@@ -103,12 +104,15 @@ class Sending:
         await self._models.catalog.ready()
         agent = await self._preparation.fenced(session, self._preparation.agent(session.id, open_turn.agent))
         self._state.allowance.steps = agent.steps
+        tasks = {task.call_id for task in await self._sessions.store.open_tasks(session.id)}
+        waiting = [_waiting_call(call) for call in calls]
+        begun = frozenset(call.name for call in waiting if call.id in tasks)  # to wait for a child needs no rule
         offer = await self._sessions.epochs.offer(session.id)
-        tools = await self._preparation.offered(agent, self._state.options, offer)
+        tools = await self._preparation.offered(agent, self._state.options, offer, begun=begun)
         publisher = self.publisher(open_turn.agent, open_turn.model)
-        publisher.adopt(MessageID(open_turn.message_id or ""), map(_waiting_call, calls), open_turn.used)
+        publisher.adopt(MessageID(open_turn.message_id or ""), waiting, open_turn.used)
         output = await self._given_output(session.id, open_turn)
-        outcome = await self._turn(publisher, tools, self._here.settings()).resume(output)
+        outcome = await self._turn(publisher, tools, self._here.settings()).resume(output, tasks)
         await self._scope.outbox.commit()  # the history is read back
         self._state.answer = None
         return outcome

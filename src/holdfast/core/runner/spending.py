@@ -8,8 +8,10 @@ Invariants
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
 from holdfast.core.session.budget_projector import BILLIONTHS
 from holdfast.core.session.budgets import admit, reserve, settle
@@ -120,8 +122,9 @@ class Spending:
         """The answer is complete and its calls still run: from now on what it used is reserved, and no longer an
         estimate."""
         expected = Expected.of(answered.tokens, lambda used: answered.cost)
-        await outbox.publish(answered, local=reserve(self._session_id, expected.money, expected.tokens))
-        await self._budgets.freed(self._session_id)
+        with suppress(StorageError):  # calls run: the commit that ends the turn tells what is wrong
+            await outbox.publish(answered, local=reserve(self._session_id, expected.money, expected.tokens))
+            await self._budgets.freed(self._session_id)
 
     def settlement(self, staged: Sequence[Record]) -> tuple[Statement, ...]:
         """What the commit of these events has to do for the budgets."""

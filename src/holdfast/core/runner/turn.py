@@ -93,6 +93,7 @@ class Turn:
         """`asking` gives the calls of this Session that may be executed again after a shutdown."""
         self._asking = asking
         self._kept: set[str] = set()
+        self._begun: Collection[str] = ()
         self._of = publisher.of
         self._publisher = publisher
         self._outbox = outbox
@@ -144,6 +145,7 @@ class Turn:
         except Exception as error:  # noqa: BLE001 - whatever broke the stream is recorded first, then raised
             failure, interrupted = error, False
         self._streaming = False
+        publisher.streamed()
         if answered is not None and publisher.finish is not None and publisher.unsettled:
             await answered()
         if isinstance(failure, LLMError) and self._is_recoverable(failure):
@@ -174,10 +176,11 @@ class Turn:
         await self._end(None, interrupted=False)
         return Outcome(continues=True)
 
-    async def resume(self, output: TurnOutput | None = None) -> Outcome:
+    async def resume(self, output: TurnOutput | None = None, begun: Collection[str] = ()) -> Outcome:
         """Execute the calls of an earlier process that the publisher has adopted, and end their step. `output` holds
-        the structured answer that the step has given."""
+        the structured answer that the step has given. Calls in `begun` have something to stop."""
         self._output = output
+        self._begun = begun
         self._streaming = False
         self._on_disk = True
         self._start_tools()
@@ -349,8 +352,10 @@ class Turn:
         """Exactly one settlement, whatever happens inside."""
         publisher = self._publisher
         try:
-            grace = self._tools.grace(call.name)
-            outcome = await self._interrupt.cancellable(self._execute(call), name=f"tool {call.name}", grace=grace)
+            grace, begun = self._tools.grace(call.name), call.id in self._begun
+            outcome = await self._interrupt.cancellable(
+                self._execute(call), name=f"tool {call.name}", grace=grace, begun=begun
+            )
             if outcome is STOPPED and self._interrupt.suspending and call.id in await self._asking():
                 self._kept.add(call.id)
             elif outcome is STOPPED:
@@ -398,6 +403,7 @@ class Turn:
             if times >= ASK_FROM:
                 await self._allow_again(call, context, times)
             with (
+                publisher.working(),
                 collecting() as beside,
                 reporting(lambda structured, content: publisher.progress(call.id, structured, content)),
             ):

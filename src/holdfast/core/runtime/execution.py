@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.core.location.service_map import ServiceMap
     from holdfast.core.location.services import LocationServices
     from holdfast.core.runner.runner import Runner
+    from holdfast.core.session.budgets import Budgets
     from holdfast.core.session.ownership import Lease, Ownership
     from holdfast.core.session.store import SessionStore
     from holdfast.core.session.tasks import Tasks
@@ -62,6 +63,7 @@ class Execution:
         clock: Clock,
         wakeups: Wakeups,
         tasks: Tasks,
+        budgets: Budgets,
     ) -> None:
         self._clock = clock
         self._log = events
@@ -69,8 +71,11 @@ class Execution:
         self._locations = locations
         self._ownership = ownership
         self._tasks = tasks
+        self._budgets = budgets
         self._exclusive: dict[str, list[_Exclusive]] = {}
         self._woken: set[str] = set()
+        self._resuming: set[str] = set()
+        """Sessions that go on only if something is still owed."""
         self._unstarted: OrderedDict[str, frozenset[str]] = OrderedDict()
         """Inputs that a drain of this process was to start and could not, by Session."""
         self.closed = False
@@ -99,6 +104,14 @@ class Execution:
     async def run(self, session_id: str) -> None:
         """Continue from history even with nothing pending, or join what runs; shares its outcome."""
         await self._coordinator.run(session_id)
+
+    async def resume(self, session_id: str) -> None:
+        """Continue what is owed, or join what runs. Nothing happens if another process was faster."""
+        self._resuming.add(session_id)
+        try:
+            await self._coordinator.run(session_id)
+        finally:
+            self._resuming.discard(session_id)
 
     async def wait(self, session_id: str) -> None:
         """Returns when nothing executes this Session, here or in another process, and every input that was admitted to
@@ -143,7 +156,8 @@ class Execution:
         """Returns once the running work, here or elsewhere, has ended and is recorded. Idle: nothing to do."""
         await self._coordinator.interrupt(session_id)
         self._give_up_exclusive(session_id)
-        await self._ownership.ask_elsewhere(session_id, "interrupt")
+        quiet = await self._tasks.ends_quietly(session_id)
+        await self._ownership.ask_elsewhere(session_id, "interrupt_quietly" if quiet else "interrupt")
 
     async def background(self, session_id: str) -> None:
         """Let the tasks that calls of this Session wait for, here or elsewhere, go on in the background. Returns when
@@ -152,9 +166,12 @@ class Execution:
             await self._ownership.ask_elsewhere(session_id, "background")
 
     async def stop(self, session_id: str) -> None:
-        """Interrupt what runs, and give up what is owed."""
+        """Interrupt what runs, and give up what is owed, also if that waits for a budget."""
+        paused = await self._store.pause(session_id) is not None
         await self.interrupt(session_id)
         await self.abandon(session_id)
+        if paused:
+            await self._budgets.forget_pause(session_id)
 
     async def exclusively(self, session_id: str, work: Callable[[Runner, Lease, Interrupt], Awaitable[None]]) -> None:
         """Do this while no drain of the Session runs, in turn with its drains and other such work, under the Session's
@@ -167,8 +184,8 @@ class Execution:
         await asyncio.shield(request.done)
 
     async def abandon(self, session_id: str) -> None:
-        """Record what broke off as broken off, and go no further; first for the children that its calls wait for. A
-        Session that somebody executes is left alone."""
+        """Record what broke off as broken off, and go no further; first for the children that its calls wait for.
+        Whoever waits for the Session is served. A Session that somebody executes is left alone."""
         location = (await self._store.get(session_id)).location
         interrupt = Interrupt()
 
@@ -177,9 +194,10 @@ class Execution:
 
         if self.here(session_id) or not await wanted():
             return
-        for task in await self._store.open_tasks(session_id):
-            if not task.background:
-                await self._tasks.stop(task)
+        with self._tasks.quietly(session_id):
+            for task in await self._store.open_tasks(session_id):
+                if not task.background:
+                    await self._tasks.stop(task)
         lease = await self._ownership.acquire(session_id, location, interrupt, wanted)
         if lease is None:
             return
@@ -190,6 +208,7 @@ class Execution:
             pass  # somebody was a moment faster, and closes it as every drain does
         finally:
             self._ownership.release(lease)
+        await self.child_ended(session_id)
 
     async def recover_wakes(self, location: Location | None = None) -> list[str]:
         """Wake what was admitted to be woken and never was, because a process died in between, or could not start; of
@@ -226,6 +245,10 @@ class Execution:
         elif kind == "interrupt":
             await self._coordinator.interrupt(session_id)
             self._give_up_exclusive(session_id)
+        elif kind == "interrupt_quietly":
+            with self._tasks.quietly(*await self._tasks.callers(session_id)):
+                await self._coordinator.interrupt(session_id)
+                self._give_up_exclusive(session_id)
         elif kind == "background":
             self._tasks.move(session_id)
 
@@ -236,9 +259,7 @@ class Execution:
         try:
             pending = await self._store.wakes(session_id)
             if force and await self._ownership.elsewhere(session_id) is not None:
-                # Joining across processes: wait for the other one, and do not run again on top of it.
-                joined = self._ownership.wait_elsewhere(session_id)
-                await interrupt.cancellable(joined, name="another process's drain")
+                await self._join(session_id, interrupt)
                 force = False
                 pending = await self._store.wakes(session_id)
             if not pending and not await self._wanted(session_id, force):
@@ -248,14 +269,19 @@ class Execution:
             session = await self._store.get(session_id)
             self._announce(session_id, session.location, Busy())
             while not await self._attempt(session_id, session.location, force, interrupt):
+                if force:
+                    await self._join(session_id, interrupt)
+                    force = False
                 if not await self._wanted(session_id, force):
                     break  # another process was a moment faster, and did everything
             await self._note_unstarted(session_id, pending)
         except Interrupted:
             await self._note_unstarted(session_id, pending)
+            await self._stop_left_behind(session_id)
             raise
         except Exception as error:
             await self._note_unstarted(session_id, pending)
+            await self._stop_left_behind(session_id)
             await self._note_blocked(session_id, error)
             self._report(session_id, session.location if session is not None else None, error)
             for request in self._exclusive.pop(session_id, []):
@@ -276,13 +302,22 @@ class Execution:
         except Exception as error:  # noqa: BLE001 - the drain's own outcome is what its waiters hear
             log.warning("session %s: its result was not delivered: %s: %s", session_id, type(error).__name__, error)
 
+    async def _stop_left_behind(self, session_id: str) -> None:
+        """Stop children whose calls were ended without them. A shutdown leaves them to the next process."""
+        if self.closed:
+            return
+        try:
+            await self._tasks.stop_left_behind(session_id)
+        except Exception as error:  # noqa: BLE001 - as above
+            log.warning("session %s: a child goes on: %s: %s", session_id, type(error).__name__, error)
+
     async def _go_on(self, session_id: str) -> None:
         activity = await self._store.activity(session_id)
         if activity is None or not goes_on_by_itself(activity) or self.here(session_id):
             return
         if await self._ownership.elsewhere(session_id) is None:
             try:
-                await self.run(session_id)
+                await self.resume(session_id)
             except Exception as error:  # noqa: BLE001 - the drain reported it; nobody waits here
                 log.debug("going on with %s ended: %s", session_id, error)
 
@@ -318,8 +353,11 @@ class Execution:
 
     async def _attempt(self, session_id: str, location: Location, force: bool, interrupt: Interrupt) -> bool:
         """One try at draining; False when the lease went to someone else at the last moment."""
+        joined = False
 
         async def wanted() -> bool:
+            nonlocal joined
+            joined = True  # asked while another process has the lease
             return await self._wanted(session_id, force)
 
         interrupt.check()
@@ -327,6 +365,9 @@ class Execution:
         if lease is None:
             interrupt.check()
             return True
+        if force and session_id in self._resuming:
+            force = await self._store.activity(session_id) is not None
+        force = force and not joined
         try:
             if location not in self._locations:
                 await self._ownership.take(lease)  # opening it may last, and others are to see who does
@@ -341,6 +382,11 @@ class Execution:
             return False
         finally:
             self._ownership.release(lease)
+
+    async def _join(self, session_id: str, interrupt: Interrupt) -> None:
+        """Joining across processes: wait for the other one. Nobody runs again on top of it."""
+        joined = self._ownership.wait_elsewhere(session_id)
+        await interrupt.cancellable(joined, name="another process's drain")
 
     async def _wanted(self, session_id: str, force: bool) -> bool:
         return (

@@ -91,7 +91,7 @@ class Recovery:
     async def decide(self, session_id: str, decision: Literal["continue", "abandon"]) -> None:
         """A person's word on a Session, and on whatever was left below it, deepest first. Continuing is an explicit run
         from history: the broken turn is recorded as such first, so nothing is sent twice without anyone knowing. What
-        waits for a person below it goes on waiting."""
+        waits for a person below it goes on waiting. Where nothing is owed any more, nothing happens."""
         await self._store.get(session_id)
         below = await self._left_below(session_id)
         if decision == "continue":
@@ -105,7 +105,6 @@ class Recovery:
         with self._tasks.quietly(session_id, *await self._trees.member_ids(session_id)):
             for activity in below:
                 await self._execution.abandon(activity.session_id)
-                await self._tasks.child_ended(activity.session_id)
             await self._execution.abandon(session_id)
 
     async def _left_below(self, session_id: str) -> list[Activity]:
@@ -175,7 +174,7 @@ class Recovery:
 
     async def _run(self, session_id: str) -> None:
         try:
-            await self._execution.run(session_id)
+            await self._execution.resume(session_id)
         except Exception as error:  # noqa: BLE001 - the drain reported it; nobody waits here
             log.debug("continuing %s ended: %s", session_id, error)
 

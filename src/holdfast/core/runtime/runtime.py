@@ -253,7 +253,9 @@ class Runtime:
         stack.push_async_callback(self._titles.close)
 
         # Operations on Sessions.
-        self.execution = Execution(self.log, self.store, self.locations, self._ownership, clock, wakeups, tasks)
+        self.execution = Execution(
+            self.log, self.store, self.locations, self._ownership, clock, wakeups, tasks, self.budgets
+        )
         sign_ins = SignInForms(self.log, self.database, self.credentials, clock, wakeups, goes_on=self._options.goes_on)
         self.recovery = Recovery(sessions, self.database, self.execution, tasks, trees, self._recovery_policy, sign_ins)
         self.trees = Trees(self.database, self.store, trees, self.execution, clock)

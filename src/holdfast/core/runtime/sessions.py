@@ -224,7 +224,7 @@ class Sessions:
         await self._detached(self._reverts.clear(session_id))
 
     async def commit_revert(self, session_id: str) -> None:
-        await self._detached(self._reverts.commit(session_id))
+        await self._detached(self._commit_revert(session_id))
 
     async def fork(self, session_id: str, before: str | None = None) -> Session:
         """A new Session that shares the conversation of this one: up to a message, or all that is complete."""
@@ -397,7 +397,13 @@ class Sessions:
         )
         if resume:
             self._execution.wake(session_id)
+        if session.revert is not None:
+            await self._tree_changes.reverted(session_id)
         return receipt
+
+    async def _commit_revert(self, session_id: str) -> None:
+        await self._reverts.commit(session_id)
+        await self._tree_changes.reverted(session_id)
 
     async def _deliver_as(self, session: Session, message_id: str, delivery: Delivery) -> None:
         steer = delivery == "steer"

@@ -35,7 +35,6 @@ class TreeChanges:
     ) -> None:
         self._store = services.store
         self._inbox = services.inbox
-        self._budgets = services.budgets
         self._trees = trees
         self._execution = execution
         self._records = records
@@ -55,7 +54,6 @@ class TreeChanges:
                 with self._tasks.quietly(*ids):
                     for task in tasks:
                         await self._tasks.stop(task)
-                        await self._tasks.child_ended(task.child_id)
                     for id in ids:
                         if id in running:
                             await self.interrupt_one(id)
@@ -79,7 +77,12 @@ class TreeChanges:
                     raise
                 await self._execution.interrupt(session_id)
             else:
+                await self._execution.child_ended(session_id)  # it may have ended without a drain
                 return
+
+    async def reverted(self, session_id: str) -> None:
+        """A revert was committed. Results that it took out of the inbox unread are delivered again."""
+        await self._tasks.deliver_to(session_id)
 
     async def _delete_descendants(self, session_id: str) -> None:
         for id in (await self._trees.deepest_first(session_id))[:-1]:
@@ -98,8 +101,8 @@ class TreeChanges:
         paused = await self._store.pause(session_id) is not None
         if paused or session_id in await self._execution.active():
             await self._inbox.hold_back(session_id)
-        await self._execution.interrupt(session_id)
-        if paused:  # what waits for a budget is not executed
-            await self._execution.abandon(session_id)
-            await self._budgets.forget_pause(session_id)
-            await self._execution.child_ended(session_id)
+        if not paused:
+            await self._execution.interrupt(session_id)
+            return
+        await self._execution.stop(session_id)  # what waits for a budget is not executed
+        await self._execution.child_ended(session_id)

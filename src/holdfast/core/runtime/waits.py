@@ -212,7 +212,8 @@ def blocked_wait(blocked: Blocked) -> WaitInfo:
 
 
 def recovery_wait(status: InterruptedActivity) -> WaitInfo:
-    return WaitInfo(kind="recovery", since=status.since, what=status.what, ends=status.next)
+    needed = "a process that goes on" if status.safe else "a decision"
+    return WaitInfo(kind="recovery", since=status.since, what=f"{needed}: {status.what}", ends=status.next)
 
 
 def _shell(shell: OpenShell) -> WaitInfo:

@@ -138,7 +138,4 @@ def _answered(
     reply: Mapping[str, Any],
 ) -> tuple[Statement, ...]:
     key = {"session_id": data.session_id, "id": data.request_id}
-    return (
-        Statement("work.waited", {**key, "timestamp": data.timestamp}, operational=True),
-        Statement("request.reply", {**key, "reply": encode_text(reply)}, changes=1, error=AlreadyAnswered),
-    )
+    return (Statement("request.reply", {**key, "reply": encode_text(reply)}, changes=1, error=AlreadyAnswered),)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.event.projection import Projected, Projector
     from holdfast.schema.record import Record
+    from holdfast.schema.session import Tokens
 
 
 def step_started(event: Projected) -> tuple[Statement, ...]:
@@ -49,10 +50,9 @@ def step_ended(event: Projected) -> tuple[Statement, ...]:
         **({"snapshot": snapshot} if snapshot else {}),
         **({"rejected": data.rejected} if data.rejected is not None else {}),
     }
-    usage = {**usage_row(data, data.cost, data.tokens), "message_id": data.assistant_message_id}
+    usage = _step_usage(data, data.cost, data.tokens)
     step = {"session_id": data.session_id, "message_id": data.assistant_message_id}
-    worked = Statement("work.step", {**step, "timestamp": data.timestamp}, operational=True)
-    ended = [_end_step(data, patch), Statement("session.add_step_usage", usage), worked, end_turn(data)]
+    ended = [_end_step(data, patch), usage, end_turn(data)]
     if data.structured is not UNSET:
         value = Statement("message.set_structured", {**step, "value": encode_text(data.structured)})
         return (*ended, value, *end_activity(data))
@@ -66,11 +66,10 @@ def step_failed(event: Projected) -> tuple[Statement, ...]:
     patch: dict[str, Any] = {"time": {"completed": data.timestamp}, "finish": "error", "error": data.error}
     if data.cost is None or data.tokens is None:
         return (_end_step(data, patch), *break_off(data), *end_activity(data))
-    usage = {**usage_row(data, data.cost, data.tokens), "message_id": data.assistant_message_id}
     return (
         _end_step(data, {**patch, "cost": data.cost, "tokens": data.tokens}),
-        Statement("session.add_step_usage", usage),
-        *break_off(data),
+        _step_usage(data, data.cost, data.tokens),
+        end_turn(data),
         *end_activity(data),
     )
 
@@ -188,6 +187,11 @@ def _end_step(data: ev.StepPayload, patch: Mapping[str, Any]) -> Statement:
             "patch": encode_text(patch),
         },
     )
+
+
+def _step_usage(data: ev.StepPayload, cost: float, tokens: Tokens) -> Statement:
+    row = {**usage_row(data, cost, tokens), "message_id": data.assistant_message_id}
+    return Statement("session.add_step_usage", row)
 
 
 def _part(

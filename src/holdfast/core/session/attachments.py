@@ -105,7 +105,8 @@ class Attachments:
         limits = await self._limits(location) if prompt.files else ImageLimits()
         for index, given in enumerate(prompt.files or ()):
             try:
-                file, content = await self._resolve(given, Path(location.directory), limits)
+                read = mentioned.own.get(index) if mentioned is not None else None
+                file, content = await self._resolve(given, Path(location.directory), limits, read)
             except Unusable as error:
                 raise AttachmentRefused(session_id, index, _name(given), str(error)) from error
             files.append(file)
@@ -147,10 +148,11 @@ class Attachments:
                 return error
 
     async def _resolve(
-        self, file: FileAttachment, directory: Path, limits: ImageLimits
+        self, file: FileAttachment, directory: Path, limits: ImageLimits, read: Source | None
     ) -> tuple[FileAttachment, Content | None]:
-        """The file as it is stored, and its content unless the URI contains all of it."""
-        source = AttachmentSource(lambda: _read(file, directory), _name(file))
+        """The file as it is stored, and its content unless the URI contains all of it. `read` is what is behind it, if
+        that was read before."""
+        source = AttachmentSource(lambda: read or _read(file, directory), _name(file))
         async with aclosing(self.read((source,), limits)) as found:
             examined = await anext(found)
         if isinstance(examined, Unusable):

@@ -41,6 +41,12 @@ def budget_deleted(session_id: str) -> tuple[Statement, ...]:
     return *_operational(DELETED, key), *rest
 
 
+def budget_released(session_id: str) -> tuple[Statement, ...]:
+    """Operational statements for a Session that has no parent any more. What it and those below it use from now on is
+    not part of the budgets above; what they used before stays."""
+    return _operational(("leave_totals_above", "leave_shares_above"), {"session_id": session_id})
+
+
 BUDGET_PROJECTORS: dict[type[Record], Projector] = {BudgetSet: budget_set}
 
 

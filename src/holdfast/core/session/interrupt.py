@@ -46,29 +46,37 @@ class Interrupt:
         self._abandoned: set[asyncio.Task[Any]] = set()
 
     def fire(self, *, suspend: bool = False) -> None:
-        self.suspending = suspend and not self.requested
-        self.requested = True
-        for task, (over, grace) in tuple(self._open.items()):
-            task.cancel()
-            timer = self._loop.call_later(grace, _resolve, over)
-            over.add_done_callback(lambda _, timer=timer: timer.cancel())  # type: ignore[misc]
+        """Firing again changes nothing for work that is stopping: it may have something to clean up."""
+        if self.requested:
+            self.suspending = self.suspending and suspend
+            return
+        self.requested, self.suspending = True, suspend
+        for task in tuple(self._open):
+            self._cancel(task)
 
     def check(self) -> None:
         """Raise Interrupted if an interruption was requested. Call it only where no work is half done."""
         if self.requested:
             raise Interrupted
 
-    async def cancellable(self, work: Coroutine[Any, Any, T], *, name: str, grace: float | None = None) -> T | Stop:
+    async def cancellable(
+        self, work: Coroutine[Any, Any, T], *, name: str, grace: float | None = None, begun: bool = False
+    ) -> T | Stop:
         """Run work that an interruption may cancel: the provider stream, the summary call, a tool's execution,
-        a shell message. `grace` is for work that needs longer to stop."""
+        a shell message. `grace` is for work that needs longer to stop. Work that has `begun` in an earlier process is
+        run up to its first wait even after an interruption: it has something to stop."""
         grace = self._grace if grace is None else grace
-        if self.requested:
+        if self.requested and (self.suspending or not begun):
             work.close()
             return STOPPED
         task = self._loop.create_task(work, name=name)
+        if begun:
+            await asyncio.sleep(0)  # a task that is cancelled before it was run does nothing
         over = self._loop.create_future()
         self._open[task] = over, grace
         task.add_done_callback(lambda _: _resolve(over))
+        if self.requested:
+            self._cancel(task)
         try:
             await over
         finally:
@@ -79,6 +87,12 @@ class Interrupt:
             task.add_done_callback(self._forget)
             return ABANDONED
         return STOPPED if task.cancelled() else task.result()
+
+    def _cancel(self, task: asyncio.Task[Any]) -> None:
+        over, grace = self._open[task]
+        task.cancel()
+        timer = self._loop.call_later(grace, _resolve, over)
+        over.add_done_callback(lambda _: timer.cancel())
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._abandoned.discard(task)

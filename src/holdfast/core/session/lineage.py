@@ -41,6 +41,7 @@ def remove_after(boundary: Boundary) -> tuple[Statement, ...]:
     return (
         # What the model was told after the boundary, it is not told any more.
         Statement("session.clear_epoch_after", boundary, operational=True),
+        Statement("task.take_back", boundary),
         Statement("inbox.delete_after", boundary),
         Statement("task.delete_after", boundary),
         Statement("lineage.release_messages", boundary),

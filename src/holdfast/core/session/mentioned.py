@@ -1,4 +1,5 @@
-"""What the text of a prompt mentions, resolved before the prompt is admitted."""
+"""What the text of a prompt mentions, and what its files name that is not on this machine, read before the prompt is
+admitted."""
 
 from __future__ import annotations
 
@@ -7,7 +8,10 @@ from typing import TYPE_CHECKING
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from holdfast.core.filesystem.content import Content
+    from holdfast.core.session.attachment_source import Source
     from holdfast.schema.prompt import AgentAttachment, FileAttachment
 
 SHOWN = 200
@@ -25,6 +29,8 @@ class Mentioned(Frozen):
     files: tuple[MentionedFile, ...] = ()
     agents: tuple[AgentAttachment, ...] = ()
     notes: tuple[str, ...] = ()
+    own: Mapping[int, Source] = {}
+    """What is behind files of the prompt itself that were read before, by their index."""
 
 
 def not_attached(text: str, reason: str) -> str:

@@ -67,8 +67,12 @@ class _LeaseRow(Frozen):
         return Held(self.session_id, self.owner_id, self.token, self.beat)
 
 
+ControlKind = Literal["interrupt", "interrupt_quietly", "background"]
+"""What a process asks the owner of a lease to do. What a quiet interruption brings wakes nobody."""
+
+
 class _Control(Frozen):
-    """What another process asks of this one: `wake`, `interrupt` or `background`."""
+    """What another process asks of this one: `wake`, or one of the kinds above."""
 
     id: str
     session_id: str
@@ -141,7 +145,7 @@ class Ownership:
         self._obey: Callable[[str, str], Awaitable[None]] | None = None
 
     def serve(self, obey: Callable[[str, str], Awaitable[None]]) -> None:
-        """`obey(kind, session_id)` does what another process asks: `wake`, `interrupt` or `background`."""
+        """`obey(kind, session_id)` does what another process asks: `wake`, or a `ControlKind`."""
         self._obey = obey
 
     @property
@@ -195,7 +199,7 @@ class Ownership:
         holders = [row.held_by_other(self.id) for row in rows]
         return [holder.session_id for holder in holders if holder is not None and self._alive(holder)]
 
-    async def ask_elsewhere(self, session_id: str, kind: Literal["interrupt", "background"]) -> None:
+    async def ask_elsewhere(self, session_id: str, kind: ControlKind) -> None:
         """Ask the owner for something, and return once it has done it, or is gone."""
         holder = await self.elsewhere(session_id)
         if holder is None:

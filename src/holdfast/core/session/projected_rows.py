@@ -43,8 +43,7 @@ def end_turn(data: ev.SessionPayload) -> Statement:
 
 def break_off(data: ev.SessionPayload) -> tuple[Statement, ...]:
     """The open turn, if there is one, ends without an answer that was counted."""
-    counted = Statement("work.broken_off", {"session_id": data.session_id}, operational=True)
-    return counted, end_turn(data)
+    return Statement("session.count_turn", {"session_id": data.session_id}), end_turn(data)
 
 
 def begin_activity(data: ev.SessionPayload) -> Statement:

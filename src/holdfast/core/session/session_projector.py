@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.database.database import PROJECTIONS
 from holdfast.core.database.unit import Statement, Value
-from holdfast.core.session.budget_projector import budget_deleted
+from holdfast.core.session.budget_projector import budget_deleted, budget_released
 from holdfast.core.session.errors import SessionIdInUse, UnknownBoundary
 from holdfast.core.session.lineage import SHARED, Boundary, forget, release_all, remove_after, taken_over
 from holdfast.core.session.projected_rows import (
@@ -40,7 +40,9 @@ def session_forked(event: Projected) -> tuple[Statement, ...]:
 
 
 def session_updated(event: Projected) -> tuple[Statement, ...]:
-    return (Statement("session.overwrite", _session_row(event.data.info)),)
+    info = event.data.info
+    released = budget_released(info.id) if info.parent_id is None else ()
+    return (Statement("session.overwrite", _session_row(info)), *released)
 
 
 def session_deleted(event: Projected) -> tuple[Statement, ...]:
@@ -95,10 +97,7 @@ def moved(event: Projected) -> tuple[Statement, ...]:
 
 def usage_recorded(event: Projected) -> tuple[Statement, ...]:
     data: ev.UsageRecorded = event.data
-    return (
-        Statement("session.add_usage", usage_row(data, data.cost, data.tokens)),
-        Statement("work.request", {"session_id": data.session_id}, operational=True),
-    )
+    return (Statement("session.add_usage", usage_row(data, data.cost, data.tokens)),)
 
 
 def revert_staged(event: Projected) -> tuple[Statement, ...]:

@@ -87,6 +87,10 @@ class StoredTasks:
         """Tasks of a Session whose calls have no settlement, in the order of the calls."""
         return await self._database.fetch("task.open", {"session_id": session_id}, into=Task)
 
+    async def tasks_left_behind(self, session_id: str) -> list[Task]:
+        """Foreground tasks that go on, of the newest step that gave any, whose calls have ended."""
+        return await self._database.fetch("task.left_behind", {"session_id": session_id}, into=Task)
+
     async def awaited_tasks(self, child_id: str) -> list[Task]:
         """What a child was given and its callers still wait for, oldest first."""
         return await self._database.fetch("task.of_child", {"child_id": child_id}, into=Task)
@@ -108,6 +112,10 @@ class StoredTasks:
     async def undelivered(self, limit: int) -> list[str]:
         """Children that work on background tasks, or have ended one whose result was not delivered."""
         return [str(row[0]) for row in await self._database.fetch("task.undelivered", {"limit": limit})]
+
+    async def undelivered_of(self, session_id: str) -> list[Task]:
+        """Background tasks of a Session whose result was not delivered."""
+        return await self._database.fetch("task.undelivered_of", {"session_id": session_id}, into=Task)
 
     async def background_tasks(self, root_id: str) -> int:
         """How many background tasks of a tree have not been delivered."""

@@ -29,6 +29,7 @@ from holdfast.core.session.stored_tasks import Task
 from holdfast.core.session.task_result import GONE, JOINED, TaskEnd, cancelled, delivered_input, no_changes, result_of
 from holdfast.core.session.task_waiting import Place, Waiter
 from holdfast.core.session.task_work import CallSettled, TooManyTasks, derived
+from holdfast.core.work_time import not_working
 from holdfast.schema.task_event import TaskMoved, TaskStarted
 
 if TYPE_CHECKING:
@@ -98,6 +99,14 @@ class Tasks:
             self._quiet.subtract(session_ids)
             self._quiet = +self._quiet
 
+    async def ends_quietly(self, child_id: str) -> bool:
+        """Whether the end of this child wakes nobody, because somebody stops a Session that waits for it."""
+        return bool(self._quiet) and not self._quiet.keys().isdisjoint(await self.callers(child_id))
+
+    async def callers(self, child_id: str) -> set[str]:
+        """The Sessions that wait for this child, or for its result."""
+        return {task.session_id for task in await self._store.awaited_tasks(child_id)}
+
     async def of_call(self, call: CallKey) -> Task | None:
         """The task that an earlier execution of this call started."""
         return await self._store.task_of_call(call)
@@ -112,16 +121,27 @@ class Tasks:
     ) -> tuple[Task, TaskEnd | None]:
         """Give the work to a child and wait until it is over. Without an end it goes on in the background. A call that
         is executed again goes on with the task that it started before. It begins when one of the `slots` is free, and
-        keeps that until it returns. `started` is called when the child has the work.
-
-        Cancelled by an interruption, it interrupts the child and tells what that had done; in a shutdown it leaves
-        everything to the next execution."""
+        keeps that until it returns. `started` is called when the child has the work. Whoever cancels it asks
+        `cancelled` what became of the task."""
         if work.background or slots is None:
             return await self._perform(call, work, Waiter(), started)
         with _listed(self._waiting, call.session_id, Waiter()) as waiter:
-            async with slots:
+            with not_working():
+                await slots.acquire()
+            try:
                 work = work.replace(background=waiter.moved)
                 return await self._perform(call, work, waiter, started)
+            finally:
+                slots.release()
+
+    async def cancelled(self, call: CallKey) -> tuple[Task, TaskEnd | None] | None:
+        """What becomes of the task of a call that was cancelled. An interruption stops the child, and tells what that
+        had done; a background task goes on. None without a task, and in a shutdown, which leaves everything to the next
+        execution of the call."""
+        task = None if self._wakeups.ending() else await self.of_call(call)
+        if task is None:
+            return None
+        return task, None if task.background else await self.stop(task)
 
     async def _perform(
         self, call: CallKey, work: Work, waiter: Waiter, started: Callable[[Task], None]
@@ -133,13 +153,11 @@ class Tasks:
         try:
             task = await asyncio.shield(starting)
             started(task)
-            return task, None if task.background else await self._end_or_move(task, waiter)
+            with not_working():
+                return task, None if task.background else await self._end_or_move(task, waiter)
         except asyncio.CancelledError:
             await asyncio.wait({starting})
-            if self._wakeups.ending() or starting.cancelled() or starting.exception() is not None:
-                raise
-            task = starting.result()
-            return task, None if task.background else await self.stop(task)
+            raise
         finally:
             place.free()
 
@@ -169,7 +187,15 @@ class Tasks:
         with suppress(SessionNotFound):
             await self._wakeups.stop(task.child_id)
         await self._give_up(task)
+        if task.background:
+            await self._deliver(task)  # a child that was not executed has no drain that does it
         return await self._end(task) or cancelled(task, ())
+
+    async def stop_left_behind(self, session_id: str) -> None:
+        """Stop the children for which no call of this Session waits any more, although their tasks go on: the calls
+        were ended before they could be executed again."""
+        for task in await self._store.tasks_left_behind(session_id):
+            await self.stop(task)
 
     async def children(self, session_id: str) -> list[tuple[Task, TaskEnd | None]]:
         """The newest task of each child of a Session, newest first, and how it ended."""
@@ -178,7 +204,7 @@ class Tasks:
     async def wait(self, session_id: str, child_id: str | None, seconds: float) -> None:
         """Wait until a child of this Session, or the one that is named, has ended its task, or input for this Session
         arrives: the result of a background task is such an input."""
-        with self._log.signals.follow(session_id) as flag, suppress(TimeoutError):
+        with self._log.signals.follow(session_id) as flag, suppress(TimeoutError), not_working():
             async with asyncio.timeout(seconds):
                 while "steer" not in await self._store.waiting(session_id):
                     flag.clear()
@@ -197,6 +223,11 @@ class Tasks:
                 await self._deliver(task)
             elif not self._wakeups.executing(task.session_id) and task.session_id not in self._quiet:
                 self._wakeups.session(task.session_id)
+
+    async def deliver_to(self, session_id: str) -> None:
+        """Deliver the results of this Session that a committed revert took out of its inbox unread."""
+        for task in await self._store.undelivered_of(session_id):
+            await self._deliver(task)
 
     async def deliver_all(self) -> None:
         """At the start of a process: results that another one did not deliver."""

@@ -8,12 +8,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.core.filesystem.canonical import contains
+from holdfast.core.project.repository import read_small
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 GITLINK = b"160000 "
+SKIPPED = b"S "
 
 
 def remove_directory(path: Path) -> None:
@@ -39,9 +41,25 @@ def remove_directory(path: Path) -> None:
         shutil.rmtree(path, onerror=retry)
 
 
+def remove_incomplete_entry(repository: Path, name: str) -> None:
+    """Remove an entry in the repository's list of worktrees that names no worktree yet: git was killed while it wrote
+    the entry, and neither lists nor prunes it. Raises OSError."""
+    entry = repository / "worktrees" / name
+    if is_directory(entry) and not read_small(entry / "gitdir").strip():
+        remove_directory(entry)
+
+
 def submodules(index: bytes) -> list[str]:
     """The paths of submodules in the output of `git ls-files -s -z`."""
     return [os.fsdecode(entry.partition(b"\t")[2]) for entry in index.split(b"\0") if entry.startswith(GITLINK)]
+
+
+def left_out_of_checkout(tags: bytes, entries: bytes) -> list[str]:
+    """The paths that a sparse checkout leaves out: those with that tag in `git ls-files -t -z` that are among the
+    entries of `git ls-files -s -z`."""
+    known = {entry.partition(b"\t")[2] for entry in entries.split(b"\0")}
+    left_out = (line[len(SKIPPED) :] for line in tags.split(b"\0") if line.startswith(SKIPPED))
+    return [os.fsdecode(path) for path in left_out if path in known]
 
 
 def make_folders(root: Path, paths: list[str]) -> None:

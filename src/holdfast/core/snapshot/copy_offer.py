@@ -22,7 +22,7 @@ CHANGED = (
     "It worked in an isolated copy of the project, at {directory}. Nothing of it is in your files yet: call "
     "`apply_subagent` with this sessionID to apply it."
 )
-TOO_LARGE = "Not in this diff, because they are too large: {paths}. Copy them yourself."
+LEFT_OUT = "Not in this diff, because they are too large or repositories of their own: {paths}. Copy them yourself."
 
 
 class CopyServices(Frozen):
@@ -47,23 +47,24 @@ class CopyOffers:
             return ""
         directory = self._copies.directory(record)
         try:
-            tree, too_large = await self._copies.capture(record)
+            tree, left_out = await self._copies.capture(record)
             record = record.replace(result=tree)
             self._copies.record(record)
-            if tree == record.base and not too_large:
-                return await self._unchanged(record)
+            touched = self._copies.folder.touched(session_id)
+            if tree == record.base and not left_out:
+                return await self._unchanged(record, touched)
             diff = await diff_text(self._copies.git(record), record.base, tree, self._save)
         except (CopyFailed, GitFailed) as error:
             return UNREADABLE.format(directory=directory, error=error)
         notes = [CHANGED.format(directory=directory)]
-        if too_large:
-            notes.append(TOO_LARGE.format(paths=listed(too_large)))
+        if left_out:
+            notes.append(LEFT_OUT.format(paths=listed(left_out)))
         return "\n".join((*notes, "", diff.text()))
 
-    async def _unchanged(self, record: CopyRecord) -> str:
+    async def _unchanged(self, record: CopyRecord, touched: int) -> str:
         if not await self._sessions.works(record.session_id):
             try:
-                await self._copies.remove(record)
+                await self._copies.remove(record, touched=touched)
             except CopyFailed:
                 pass  # it is removed later
             else:

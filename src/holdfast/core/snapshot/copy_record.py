@@ -71,6 +71,13 @@ class CopyFolder:
         with suppress(OSError):
             os.utime(self.path / f"{session_id}{RECORD}")
 
+    def touched(self, session_id: str) -> int:
+        """When the record was written or touched; 0 without one."""
+        try:
+            return (self.path / f"{session_id}{RECORD}").stat().st_mtime_ns
+        except OSError:
+            return 0
+
     def age(self, session_id: str, now: float) -> float:
         """Seconds since the record was written or touched."""
         try:

@@ -74,19 +74,23 @@ class CopySweep:
     async def _put_away(self, record: CopyRecord, use: CopyUse) -> None:
         """Of an idle Session: remove an unchanged copy, and an old one after recording its changes."""
         old = self._clock.now() - use.updated > KEPT_MILLISECONDS
+        touched = self._copies.folder.touched(record.session_id)
+        if not self._unclaimed(record):
+            return
         if record.offered and not old:
             return
         if not is_directory(self._copies.directory(record)):
             return  # deleted by a person: what is recorded can still be applied
-        tree, too_large = await self._copies.capture(record)
+        tree, left_out = await self._copies.capture(record)
         record = record.replace(result=tree)
-        if too_large or (record.offered and not old):
+        if left_out or (record.offered and not old):
             return
-        await self._copies.remove(record)
+        if (await self._sessions.use(record.session_id)).state == "idle":  # also after the capture
+            await self._copies.remove(record, touched=touched)
 
     async def _changed(self, record: CopyRecord) -> bool:
         try:
-            tree, too_large = await self._copies.capture(record)
+            tree, left_out = await self._copies.capture(record)
         except CopyFailed:
             return is_directory(self._copies.directory(record))
-        return tree != record.base or bool(too_large)
+        return tree != record.base or bool(left_out)

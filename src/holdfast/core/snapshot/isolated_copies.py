@@ -6,7 +6,9 @@ Invariants
 - One copy of a repository is made at a time, by whatever process. Making one is bounded in time.
 - Files are written and compared in a snapshot store, so no filter and no hook runs, and files are equal byte for byte.
 - In the repository itself only the list of worktrees changes. The source's files and index are only read.
-- A copy whose changes are neither applied nor recorded is not removed, unless its Session is deleted."""
+- A copy whose changes are neither applied nor recorded is not removed, unless its Session is deleted.
+- A copy that somebody is about to use is not removed: whoever uses it touches its record, and whoever removes it has
+  looked at that before. Both hold the lock of the repository."""
 
 from __future__ import annotations
 
@@ -23,17 +25,27 @@ from holdfast.core.project.project import Project
 from holdfast.core.project.repository import head_commit, repository_at
 from holdfast.core.run_to_completion import run_to_completion
 from holdfast.core.snapshot.copy_changes import listed
-from holdfast.core.snapshot.copy_files import is_directory, make_folders, remove_directory, submodules, write_note
+from holdfast.core.snapshot.copy_files import (
+    is_directory,
+    left_out_of_checkout,
+    make_folders,
+    remove_directory,
+    remove_incomplete_entry,
+    submodules,
+    write_note,
+)
 from holdfast.core.snapshot.copy_record import CopyFolder, CopyRecord
 from holdfast.core.snapshot.errors import CopyFailed, SnapshotError
 from holdfast.core.snapshot.limits import SnapshotLimits
-from holdfast.core.snapshot.snapshot import Snapshots, kept_index_of_copy
+from holdfast.core.snapshot.snapshot import Snapshots, kept_index_of_copy, nul_terminated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from holdfast.core.snapshot.copy_changes import RunGit
 
+LIST_TAGS = ("ls-files", "-t", "-z")
+SKIP = ("update-index", "--skip-worktree", "-z", "--stdin")
 MAKE_SECONDS = 300.0
 REMOVE_SECONDS = 5.0
 NO_REPOSITORY = "the project is not a git repository"
@@ -41,6 +53,14 @@ NO_COMMIT = "the repository has no commit yet"
 NO_SNAPSHOTS = "the project is too large for snapshots, of which copies are made"
 TOO_LONG = f"it took longer than {MAKE_SECONDS:g} s"
 GONE = "the copy at {} is gone"
+IN_USE = "it is used again"
+NO_FILES = (
+    "The isolated copy of the project at {directory} is not there any more: {reason}. You can read and change no files "
+    "and run no commands. The agent that gave you the task can have you go on in a new copy."
+)
+WAS_REMOVED = "its changes were applied to {source}, or there were none"
+WAS_PUT_AWAY = "it was not used for long, and its changes are recorded"
+WAS_DELETED = "somebody deleted it"
 REMOVED = "The isolated copy of {session} was here. Its changes were applied to {source}, or there were none.\n"
 PUT_AWAY = "The isolated copy of {session} was here. It was not used for long. Its changes are recorded.\n"
 
@@ -80,14 +100,14 @@ class IsolatedCopies:
     async def make(self, session_id: str, project: Project, snapshots: Snapshots) -> CopyRecord:
         """The copy for this Session: the one that is there, or a new one of the project's files as they are. Changes
         that were recorded and not applied are part of a new one too. Raises CopyFailed."""
-        known = self.folder.read(session_id)
-        self.folder.touch(session_id)
-        if known is not None and self.is_there(session_id):
-            return known
         try:
             self.folder.create()
             lock = file_lock(self.folder.lock(str(project.store)), patience=MAKE_SECONDS)
             async with asyncio.timeout(MAKE_SECONDS), lock:
+                known = self.folder.read(session_id)
+                self.folder.touch(session_id)
+                if known is not None and self.is_there(session_id):
+                    return known
                 return await self._make(session_id, project, snapshots, known)
         except TimeoutError:
             raise CopyFailed(TOO_LONG) from None
@@ -95,7 +115,8 @@ class IsolatedCopies:
             raise CopyFailed(str(error)) from error
 
     async def capture(self, record: CopyRecord) -> tuple[str, list[str]]:
-        """The tree of the copy's files, and changed files that are too large for it. Raises CopyFailed."""
+        """The tree of the copy's files, and what is not in it: changed files that are too large, and repositories that
+        were made in the copy. Raises CopyFailed."""
         directory = self.directory(record)
         if record.state != "ready" or not is_directory(directory):
             raise CopyFailed(GONE.format(directory))
@@ -105,6 +126,7 @@ class IsolatedCopies:
         try:
             tree = await snapshots.capture()
             left_out = await snapshots.left_out(tree)
+            nested = snapshots.nested
         except (SnapshotError, OSError) as error:
             raise CopyFailed(str(error)) from error
         finally:
@@ -112,7 +134,7 @@ class IsolatedCopies:
                 snapshots.close()
         if not is_directory(directory):  # it was deleted meanwhile: files that are gone were not deleted one by one
             raise CopyFailed(GONE.format(directory))
-        return tree, [path for path in left_out if (directory / path).exists()]
+        return tree, [*(path for path in left_out if (directory / path).exists()), *nested]
 
     def git(self, record: CopyRecord) -> RunGit:
         """Runs git with the store of the copy's trees."""
@@ -125,9 +147,20 @@ class IsolatedCopies:
         except OSError as error:
             raise CopyFailed(str(error)) from error
 
-    async def remove(self, record: CopyRecord) -> None:
-        """Remove the files of a copy whose changes are applied or recorded. Raises CopyFailed."""
+    def why_gone(self, session_id: str) -> str | None:
+        """What the Session is told if its copy is not there any more; None if it is, or if it has none."""
+        record = self.folder.read(session_id)
+        if record is None or record.state == "making" or self.is_there(session_id):
+            return None
+        reason = WAS_DELETED if record.state == "ready" else WAS_PUT_AWAY if record.offered else WAS_REMOVED
+        return NO_FILES.format(directory=self.directory(record), reason=reason.format(source=record.source))
+
+    async def remove(self, record: CopyRecord, *, touched: int | None = None) -> None:
+        """Remove the files of a copy whose changes are applied or recorded; with `touched`, only if its record was not
+        touched since then. Raises CopyFailed."""
         async with self.removing(record):
+            if touched is not None and self.folder.touched(record.session_id) != touched:
+                raise CopyFailed(IN_USE)
             await run_to_completion(self._remove(record))
 
     async def discard(self, session_id: str) -> None:
@@ -201,18 +234,25 @@ class IsolatedCopies:
     async def _write_files(self, record: CopyRecord, head: str) -> None:
         target, store = self.directory(record), Path(record.trees)
         add = ("worktree", "add", "--quiet", "--detach", "--no-checkout", "--", str(target), head)
-        await self._git.run(*add, git_dir=Path(record.repository))
+        await self._git.run_in_repository(*add, git_dir=Path(record.repository))
         tree = record.result if record.offered and record.result is not None else record.base
         index = kept_index_of_copy(store, target)
         await self._git.run("read-tree", "--reset", "-u", tree, git_dir=store, work_tree=target, index=index)
 
     async def _write_index(self, record: CopyRecord, head: str) -> list[str]:
-        """Set the index of the worktree to its commit, as after a checkout. Returns the submodules, which are empty."""
+        """Set the index of the worktree to its commit, as after a checkout. Returns the submodules, which are empty.
+        Files that a sparse checkout leaves out are marked as in the source, so that they do not count as deleted."""
         copy = repository_at(self.directory(record))
         with copy.scratch() as folder:
             run = partial(self._git.run, git_dir=folder, work_tree=copy.root, index=copy.git_directory / "index")
             await run("read-tree", head)
-            nested = submodules(await run("ls-files", "-s", "-z"))
+            entries = await run("ls-files", "-s", "-z")
+            nested = submodules(entries)
+            source = repository_at(Path(record.source)).git_directory
+            if (source / "info" / "sparse-checkout").is_file():
+                with suppress(GitFailed):  # a split index cannot be read from here
+                    tags = await self._git.run(*LIST_TAGS, git_dir=folder, work_tree=copy.root, index=source / "index")
+                    await run(*SKIP, stdin=nul_terminated(left_out_of_checkout(tags, entries)))
         await asyncio.to_thread(make_folders, copy.root, nested)
         return nested
 
@@ -231,8 +271,12 @@ class IsolatedCopies:
             kept_index_of_copy(Path(record.trees), target).unlink(missing_ok=True)
         except OSError as error:
             raise CopyFailed(str(error)) from error
+        # Twice: a git that was killed in `worktree add` leaves the entry locked.
+        remove = ("worktree", "remove", "--force", "--force", "--", str(target))
         with suppress(GitFailed):  # it is not registered, or the repository is gone
-            await self._git.run("worktree", "remove", "--force", "--", str(target), git_dir=Path(record.repository))
+            await self._git.run_in_repository(*remove, git_dir=Path(record.repository))
+        with suppress(OSError):
+            await asyncio.to_thread(remove_incomplete_entry, Path(record.repository), record.session_id)
 
 
 def _not_copied(left_out: set[str], nested: list[str]) -> str:

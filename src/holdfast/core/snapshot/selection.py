@@ -29,6 +29,8 @@ class ChangedFiles(Frozen):
     """Files of the index that no longer exist."""
     known: frozenset[str] = frozenset()
     """The changed and deleted files that are in the index."""
+    nested: tuple[str, ...] = ()
+    """Nested repositories, which are skipped."""
 
 
 async def select_files(
@@ -39,9 +41,11 @@ async def select_files(
     words = split_nul(compared)
     status = dict(zip(words[1::2], words[::2], strict=True))
     # A nested repository is listed as a folder.
-    new = [path for path in split_nul(listed) if not path.endswith("/")]
+    others = split_nul(listed)
+    new = [path for path in others if not path.endswith("/")]
     there = [path for path, letter in status.items() if letter != DELETED]
-    return await asyncio.to_thread(_sort, worktree, (*there, *new), status)
+    found = await asyncio.to_thread(_sort, worktree, (*there, *new), status)
+    return found.replace(nested=tuple(path for path in others if path.endswith("/")))
 
 
 def _sort(worktree: Path, there: Iterable[str], status: Mapping[str, str]) -> ChangedFiles:

@@ -5,7 +5,7 @@ Invariants
 - Capturing a tree changes no file, and equal states give the same tree.
 - Restored paths are inside the worktree; git refuses others.
 - The repository's and the user's configuration are not read: no filter runs and no line ending changes, so files are
-  restored byte for byte. Nested repositories are not part of a tree.
+  restored byte for byte. Nested repositories are not part of a tree, nor is the repository's own git directory.
 - The store is shared by all Locations and processes of the project, and by its isolated copies; an index is not.
 - A capture is bounded in file size, number of files and time; a project beyond the limits has no snapshots, and a
   diagnostic says so."""
@@ -92,12 +92,15 @@ class Snapshots:
         self._store = shared or store_of(folder, project.directory)
         self._kept = self._store / KEPT_INDEX if shared is None else kept_index_of_copy(shared, project.directory)
         self._index = self._store / f"index.{os.getpid()}.{secrets.token_hex(4)}"
+        self._excluded = exclusion(project) if shared is None else None
         self._runner = Git(os.environ if environment is None else environment)
         self._settings: dict[str, str] = {}
         self._turn = asyncio.Lock()
         self._ready = False
         self._tree: str | None = None
         """The tree of the current index; None if unknown."""
+        self.nested: tuple[str, ...] = ()
+        """The nested repositories at the last capture, as folders with a slash at the end."""
         self._limits = limits
         self._left_out = ExcludedFiles(self._store / "left-out")
         self._slow = 0
@@ -231,7 +234,9 @@ class Snapshots:
         try:
             if not (self._store / "HEAD").exists():
                 self._create()
-            self._write_attributes()
+            self._write_info("attributes", ATTRIBUTES)
+            if self._excluded is not None:
+                self._write_info("exclude", self._excluded)
             (self._store / OLD_INDEX).unlink(missing_ok=True)
             await asyncio.to_thread(self._remove_leftovers)
             if self._kept.exists() and not self._index.exists():
@@ -256,11 +261,11 @@ class Snapshots:
             if not (self._store / "HEAD").exists():  # incomplete, left by a killed process
                 create_git_directory(self._store)
 
-    def _write_attributes(self) -> None:
-        path = self._store / "info" / "attributes"
+    def _write_info(self, name: str, text: str) -> None:
+        path, content = self._store / "info" / name, os.fsencode(text)
         path.parent.mkdir(exist_ok=True)
-        if not path.exists() or path.read_text(encoding="ascii", errors="replace") != ATTRIBUTES:
-            path.write_text(ATTRIBUTES, encoding="ascii")
+        if not path.exists() or path.read_bytes() != content:
+            path.write_bytes(content)
 
     def _remove_leftovers(self) -> None:
         """Remove old index files. If one is in use, its owner only has to read all files again."""
@@ -272,6 +277,7 @@ class Snapshots:
     async def _update_index(self, limits: SnapshotLimits) -> list[str]:
         """Update the index; returns the files that were too large. Raises TooMuch."""
         selection = await file_selection.select_files(partial(self._git, "capture"), self._worktree)
+        self.nested = selection.nested
         large = await asyncio.to_thread(files_too_large, self._worktree, selection.changed, limits)
         hidden = frozenset(large)
         changed = [path for path in selection.changed if path not in hidden]
@@ -330,7 +336,19 @@ class Snapshots:
             raise SnapshotError(operation, str(error)) from error
 
 
+_SPECIAL = pattern(r"[\\*?\[ ]")
+_ESCAPED = r"\\\g<0>"
 _FAILED = pattern(r"^fatal: Unable to process path (.+)$", re.MULTILINE)
+
+
+def exclusion(project: Project) -> str | None:
+    """An ignore pattern for a git directory among the project's files, such as `.bare`: git knows only `.git`."""
+    if project.store is None or not project.store.is_relative_to(project.directory):
+        return None
+    inside = str(project.store.relative_to(project.directory))
+    if inside == ".git" or "\n" in inside:
+        return None
+    return f"/{_SPECIAL.sub(_ESCAPED, inside)}/\n"
 
 
 def store_of(folder: Path, worktree: Path) -> Path:

@@ -4,7 +4,8 @@ Invariants
 - A path that already is as the changes want it is left alone, so that an interrupted application can be repeated.
 - A file that changed on both sides is merged line by line. What cannot be merged is a conflict; with a conflict there
   is no merged tree.
-- Nothing that is not in the worktree's tree is overwritten: an ignored or too large file in the way is a conflict."""
+- Nothing that is not in the worktree's tree is overwritten: an ignored or too large file in the way is a conflict.
+- Nothing is written into a nested repository, which no tree has: it could not be reverted."""
 
 from __future__ import annotations
 
@@ -26,6 +27,8 @@ ABSENT = "000000"
 FILES = ("100644", "100755")
 NO_MERGE = "it was changed here and by the subagent"
 IN_THE_WAY = "something else is in its place"
+NESTED = "{} is a repository of its own here, or a submodule"
+NO_TEXT = "its name is not UTF-8 text, so it cannot be approved. Have it renamed, or copy it yourself"
 
 
 class Entry(NamedTuple):
@@ -123,13 +126,33 @@ async def _merged(git: RunGit, old: Entry, mine: Entry, theirs: Entry) -> Entry 
 
 
 def _blocked(worktree: Path, steps: Collection[Step]) -> list[tuple[str, str]]:
-    """New files whose place is taken: by a file that no tree has, or by what this worktree got meanwhile."""
+    """Files whose name is no text, and new ones whose place is taken: by a file that no tree has, by a nested
+    repository, or by what this worktree got meanwhile."""
     removed = {step.path for step in steps if step.after.absent}
     found = []
     for step in steps:
-        if step.before.absent and _taken(worktree, step.path, removed):
+        if not _is_text(step.path):
+            found.append((step.path, NO_TEXT))
+        elif step.before.absent and (nested := _nested_repository(worktree, step.path)):
+            found.append((step.path, NESTED.format(nested)))
+        elif step.before.absent and _taken(worktree, step.path, removed):
             found.append((step.path, IN_THE_WAY))
     return found
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _nested_repository(worktree: Path, path: str) -> str | None:
+    """The folder above a path that is a repository."""
+    parts = path.split("/")
+    above = ("/".join(parts[:count]) for count in range(1, len(parts)))
+    return next((folder for folder in above if os.path.lexists(worktree / folder / ".git")), None)
 
 
 def _taken(worktree: Path, path: str, removed: Collection[str]) -> bool:

@@ -101,11 +101,14 @@ class ToolRegistry:
         *,
         fences: Fences = (),
         without: frozenset[str] = frozenset(),
+        begun: frozenset[str] = frozenset(),
         also: tuple[Registration, ...] = (),
     ) -> Materialized:
-        """The tools that an agent with these rules may call in one turn, except the names in `without`. `also` are
-        tools that are not registered; they follow the others, and yield to a registered tool of the same name."""
-        return Materialized(self, self._current().shown(tuple(rules), tuple(fences), without, also))
+        """The tools that an agent with these rules may call in one turn, except the names in `without`. The names in
+        `begun` are there in any case: calls of them have begun and are executed again. `also` are tools that are not
+        registered; they follow the others, and yield to a registered tool of the same name."""
+        shown = self._current().shown(tuple(rules), tuple(fences), without, also)
+        return Materialized(self, self._current().begun(shown, begun) if begun else shown)
 
     def _current(self) -> _Catalog:
         application, own = self._application.current, self._own.current
@@ -178,6 +181,11 @@ class _Catalog:
         self.own = own
         self.registrations = {**application, **own}
         self._seen: dict[tuple[object, ...], _VisibleTools] = {}
+
+    def begun(self, shown: _VisibleTools, names: frozenset[str]) -> _VisibleTools:
+        """With the tools of these names, or that accept calls under them."""
+        more = {name: each for name, each in self.registrations.items() if names & {name, *each.other_names}}
+        return shown.replace(registrations={**shown.registrations, **more})
 
     def shown(
         self, rules: tuple[Rule, ...], fences: Fences, without: frozenset[str], also: tuple[Registration, ...]

@@ -20,7 +20,7 @@ from holdfast.schema.codec import encode
 from holdfast.schema.exceptions import ApiError, InvalidRequest
 from holdfast.schema.prompt import named_model
 from holdfast.schema.session import ForkBefore, SessionActive
-from holdfast.server.admission import admit_resolved, resolve_prompt
+from holdfast.server.admission import admit_resolved, attaches_resources, resolve_prompt
 from holdfast.server.cursor import ListCursor, MessageCursor, read_cursor, write_cursor
 from holdfast.server.locations import existing_location
 from holdfast.server.prompt_payload import in_shape, prompt_of
@@ -120,7 +120,7 @@ async def prompt(call: ApiCall) -> Admission:
     checked = call.headers.get(CHECKED) == "1"
     resolves = payload.resolve is True and may_mention(given.text)
     try:
-        if given.skills or resolves:
+        if given.skills or resolves or attaches_resources(given):
             resolve = partial(resolve_prompt, mentions=resolves)
             return await admit_resolved(
                 call, given, resolve, id=id, delivery=delivery, resume=resume, checked=checked, resolves=resolves

@@ -56,6 +56,26 @@ from budget_share share where share.session_id = :session_id and share.budget_id
 -- name: budget.leave_shares
 delete from budget_share where session_id = :session_id
 
+-- name: budget.leave_totals_above
+-- Of everything below a Session, reservations in budgets that are not below it.
+with recursive tree (id) as (
+  select :session_id union select session.id from tree join session on session.parent_id = tree.id)
+update budget_total set reserved_money = budget_total.reserved_money - more.money,
+  reserved_tokens = budget_total.reserved_tokens - more.tokens, reserved_turns = budget_total.reserved_turns - more.turns
+from (
+  select share.budget_id, sum(share.reserved_money) as money, sum(share.reserved_tokens) as tokens,
+    sum(share.reserved_turns) as turns
+  from tree cross join budget_share share on share.session_id = tree.id
+  where share.budget_id not in (select id from tree) group by share.budget_id) more
+where budget_total.budget_id = more.budget_id
+
+-- name: budget.leave_shares_above
+delete from budget_share where (session_id, budget_id) in (
+  with recursive tree (id) as (
+    select :session_id union select session.id from tree join session on session.parent_id = tree.id)
+  select share.session_id, share.budget_id from tree cross join budget_share share on share.session_id = tree.id
+  where share.budget_id not in (select id from tree))
+
 -- name: budget.join
 -- A share in each budget of the Session and its ancestors.
 insert into budget_share (session_id, budget_id)
@@ -133,8 +153,7 @@ limit 1
 -- name: budget.may_default
 -- A root that has not sent anything and whose budget nobody has decided about.
 select 1 from session
-where id = :session_id and parent_id is null
-  and not exists (select 1 from session_work where session_id = :session_id and turns > 0)
+where id = :session_id and parent_id is null and turns = 0
   and not exists (
     select 1 from event where aggregate_id = :session_id and type in (
       'session.next.budget.set.1', 'session.next.turn.dispatched.1'))
@@ -170,42 +189,9 @@ where share.session_id = :session_id and not coalesce(total.money + total.reserv
   and not coalesce(total.time >= budget.time, 0)
 order by pause.since, pause.session_id
 
--- name: work.step
--- Until the last call began, or the step ended without any; and each call by itself, less the time in which it waited for
--- a person. A call that gave its work to a child takes no time: the child's own work counts.
-insert into session_work (session_id, turns, time)
-select :session_id, 1, max(0, coalesce((
-  select max(0, max(part.data ->> '$.time.ran') - turn.time_dispatched) + sum(case
-    when exists (
-      select 1 from session_task
-      where session_id = :session_id and message_id = :message_id and call_id = part.key) then 0
-    else max(0, coalesce(part.data ->> '$.time.completed', :timestamp) - (part.data ->> '$.time.ran')) end)
-  from session_message_part part
-  where part.session_id = :session_id and part.kind = 'tool' and part.data ->> '$.time.ran' is not null
-    and part.message_seq = (select seq from session_message where id = :message_id and session_id = :session_id)
-    and not coalesce(part.data ->> '$.provider.executed', 0)
-), max(0, :timestamp - turn.time_dispatched)) - coalesce((
-  select waited from session_work where session_id = :session_id), 0))
-from session_turn turn where turn.session_id = :session_id
-on conflict (session_id) do update set turns = turns + 1, time = time + excluded.time, waited = 0
-
--- name: work.broken_off
--- How long a turn took that broke off is not known.
-insert into session_work (session_id, turns)
-select :session_id, 1 from session_turn where session_id = :session_id
-on conflict (session_id) do update set turns = turns + 1, waited = 0
-
--- name: work.request
--- A request of the runtime itself.
-insert into session_work (session_id, turns) values (:session_id, 1)
-on conflict (session_id) do update set turns = turns + 1
-
--- name: work.waited
--- For the answer of a person.
-insert into session_work (session_id, waited)
-select :session_id, max(0, :timestamp - time_created) from session_request
-where id = :id and session_id = :session_id and reply is null
-on conflict (session_id) do update set waited = waited + excluded.waited
+-- name: work.add
+insert into session_work (session_id, time) values (:session_id, :time)
+on conflict (session_id) do update set time = time + excluded.time
 
 -- name: work.forget
 delete from session_work where session_id = :session_id
@@ -213,7 +199,7 @@ delete from session_work where session_id = :session_id
 -- name: usage.own
 select session.cost, session.tokens_input, session.tokens_output, session.tokens_reasoning, session.tokens_cache_read,
   session.tokens_cache_write, 1 as sessions,
-  coalesce(work.turns, 0) + exists (select 1 from session_turn where session_id = session.id) as turns,
+  session.turns + exists (select 1 from session_turn where session_id = session.id and attempt > 0) as turns,
   coalesce(work.time, 0) as time
 from session left join session_work work on work.session_id = session.id where session.id = :session_id
 
@@ -225,6 +211,7 @@ select total(session.cost) as cost, coalesce(sum(session.tokens_input), 0) as to
   coalesce(sum(session.tokens_output), 0) as tokens_output, coalesce(sum(session.tokens_reasoning), 0) as tokens_reasoning,
   coalesce(sum(session.tokens_cache_read), 0) as tokens_cache_read,
   coalesce(sum(session.tokens_cache_write), 0) as tokens_cache_write, count(*) as sessions,
-  coalesce(sum(coalesce(work.turns, 0) + exists (select 1 from session_turn where session_id = session.id)), 0) as turns,
+  coalesce(sum(session.turns + exists (
+    select 1 from session_turn where session_id = session.id and attempt > 0)), 0) as turns,
   coalesce(sum(work.time), 0) as time
 from tree join session on session.id = tree.id left join session_work work on work.session_id = session.id

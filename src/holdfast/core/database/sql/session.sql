@@ -60,7 +60,9 @@ update session set revert = :revert, time_updated = :timestamp where id = :id
 update session set time_compacting = :since where id = :id
 
 -- name: session.add_usage
+-- Of a request that the runtime itself made.
 update session set
+  turns = turns + 1,
   cost = cost + :cost,
   tokens_input = tokens_input + :input,
   tokens_output = tokens_output + :output,
@@ -72,6 +74,7 @@ where id = :id
 
 -- name: session.add_step_usage
 update session set
+  turns = turns + exists (select 1 from session_turn where session_id = :id and attempt > 0),
   cost = cost + :cost,
   tokens_input = tokens_input + :input,
   tokens_output = tokens_output + :output,
@@ -80,6 +83,11 @@ update session set
   tokens_cache_write = tokens_cache_write + :cache_write,
   time_updated = :timestamp
 where id = :id and exists (select 1 from session_message where id = :message_id and session_id = :id)
+
+-- name: session.count_turn
+-- Of the open turn, if there is one for which a request was sent.
+update session set turns = turns + 1
+where id = :session_id and exists (select 1 from session_turn where session_id = :session_id and attempt > 0)
 
 -- name: session.clear_epoch
 delete from session_context_epoch where session_id = :id

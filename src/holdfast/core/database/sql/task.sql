@@ -15,6 +15,13 @@ where session_id = :session_id and message_id = :message_id and call_id = :call_
 -- name: task.deliver
 update session_task set delivered = 1 where result_id = :id and session_id = :session_id
 
+-- name: task.take_back
+-- Results that a committed revert takes out of the inbox, and that nobody has read, are to be delivered again.
+update session_task set delivered = 0 where session_id = :session_id and result_id in (
+  select id from session_input
+  where session_id = :session_id and promoted_seq is null and withdrawn_seq is null and admitted_seq > coalesce(
+    :after, (select seq from session_message where id = :message_id and session_id = :session_id)))
+
 -- name: task.delete_after
 -- A committed revert forgets what was started after its boundary.
 delete from session_task
@@ -57,6 +64,21 @@ join session_task task
 where part.session_id = :session_id and part.status in ('pending', 'running') and part.kind = 'tool'
 order by part.message_seq, part.idx
 
+-- name: task.left_behind
+-- Foreground tasks that go on, of the newest step that gave any, whose calls have ended.
+select task.session_id, task.message_id, task.call_id, task.child_id, task.root_id, task.prompt_id, task.result_id,
+  task.agent, task.description, task.background, task.delivered, task.time_started as started
+from session_task task
+join session_input input on input.id = task.prompt_id and input.session_id = task.child_id
+where task.session_id = :session_id and task.message_id = (
+    select message_id from session_task where session_id = :session_id order by seq desc limit 1)
+  and task.background = 0 and input.ended_seq is null and input.withdrawn_seq is null and not exists (
+    select 1 from session_message answer
+    join session_message_part part on part.session_id = answer.session_id and part.message_seq = answer.seq
+    where answer.id = task.message_id and answer.session_id = task.session_id
+      and part.kind = 'tool' and part.key = task.call_id and part.status = 'running')
+order by task.seq
+
 -- name: task.of_prompts
 -- Prompts of an activity that are to be given to subagents, and were not.
 select input.id, json_extract(input.prompt, '$.text') as text, json_extract(input.prompt, '$.task') as task
@@ -89,6 +111,12 @@ where task.child_id = :child_id and task.session_id = :session_id and task.backg
 -- name: task.undelivered
 -- Children of background tasks whose result was not delivered.
 select distinct child_id from session_task where background = 1 and delivered = 0 order by child_id limit :limit
+
+-- name: task.undelivered_of
+-- Background tasks of a Session whose result was not delivered.
+select session_id, message_id, call_id, child_id, root_id, prompt_id, result_id, agent, description, background,
+  delivered, time_started as started
+from session_task where session_id = :session_id and background = 1 and delivered = 0 order by seq
 
 -- name: task.background_of_tree
 -- How many background tasks of a tree have not been delivered.

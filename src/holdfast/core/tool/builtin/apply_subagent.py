@@ -1,6 +1,7 @@
 """The `apply_subagent` tool: applies what a subagent changed in its isolated copy to the files here, with approval."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -34,7 +35,8 @@ CONFLICT = "Nothing was applied. These files cannot be changed as the subagent d
 TOO_MANY = "The subagent changed {count} files, more than {most}. A person can apply them from {directory}."
 NOTHING = "There is nothing to apply: all changes of the subagent are in the files already."
 APPLIED = "Applied the changes of the subagent:"
-TOO_LARGE = "Not applied, because they are too large: {paths}. They are in {directory}."
+FURTHER = "The subagent has changed more since then, in {directory}. Call it again for that."
+LEFT_OUT = "Not applied, because they are too large or repositories of their own: {paths}. They are in {directory}."
 
 
 class ApplySubagentInput(msgspec.Struct, frozen=True, rename={"session_id": "sessionID"}):
@@ -79,14 +81,14 @@ class ApplySubagent:
                 for target in targets:
                     self._files.fingerprints.note(context.session_id, target.path)
                     self._edited(target.path)
-            await applications.finish(plan)
+            further = await applications.finish(plan, partial(self._isolation.sessions.works, record.session_id))
         except CopyFailed as error:
             raise ToolFailure(UNABLE.format(id=record.session_id, error=error)) from error
         applied = (
             AppliedFile(file=target.resource, status=step.status)
             for step, target in zip(plan.steps, targets, strict=True)
         )
-        return ApplySubagentOutput(session_id=record.session_id, files=tuple(applied), note=self._note(plan))
+        return ApplySubagentOutput(session_id=record.session_id, files=tuple(applied), note=self._note(plan, further))
 
     async def _copy_of(self, session_id: str, context: ToolContext) -> CopyRecord:
         child = await self._store.find(session_id)
@@ -123,10 +125,12 @@ class ApplySubagent:
         save = narrowest_first(*resources)
         await self._authorizer.allow(context, ACTION, resources, save=save, metadata=metadata)
 
-    def _note(self, plan: Plan) -> str | None:
-        if not plan.too_large:
-            return None
-        return TOO_LARGE.format(paths=listed(plan.too_large), directory=self._isolation.copies.directory(plan.record))
+    def _note(self, plan: Plan, further: bool) -> str | None:
+        directory = self._isolation.copies.directory(plan.record)
+        notes = [FURTHER.format(directory=directory)] if further else []
+        if plan.left_out:
+            notes.append(LEFT_OUT.format(paths=listed(plan.left_out), directory=directory))
+        return "\n".join(notes) or None
 
 
 def apply_subagent_tool(tool: ApplySubagent) -> Tool[ApplySubagentInput, ApplySubagentOutput]:

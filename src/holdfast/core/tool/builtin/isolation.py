@@ -34,6 +34,10 @@ NOTE = (
     "Your changes are handed over as a diff when you end; do not commit or push for that. Not in the copy: {missing}."
 )
 MADE_ANEW = "Your isolated copy was made anew from the files of the project as they are now."
+RESTORED = (
+    "Your isolated copy was made anew as you left it, with your changes that were not applied. What the project got "
+    "since then is not in it."
+)
 
 
 class Isolation:
@@ -94,7 +98,7 @@ class Isolation:
             return _told(work, NOTE.format(directory=self.copies.directory(record), missing=record.not_copied)).replace(
                 location=self._location(record)
             )
-        return work if there else _told(work, MADE_ANEW)
+        return work if there else _told(work, RESTORED if record.offered else MADE_ANEW)
 
     async def abandon(self, child_id: str) -> None:
         """The task was not started after all."""

@@ -34,6 +34,8 @@ NOTE = (
     "You work on this task as a subagent: another agent gave it to you and reads only your last message. "
     "End with everything that it needs to know."
 )
+SHOWN_AGENTS = 50
+UNKNOWN = "Unknown agent: {name}. Agents that can be called: {agents}"
 RUNNING = (
     "The subagent works in the background. Its result will come as a message by itself: do not wait for it, and do not "
     "do its work yourself. Go on with something else, or end your turn."
@@ -79,6 +81,9 @@ class Gives(Protocol):
     ) -> tuple[Task, TaskEnd | None]:
         """Give the work to a child, and wait for its end. Without one it goes on in the background."""
 
+    async def cancelled(self, call: CallKey) -> tuple[Task, TaskEnd | None] | None:
+        """What becomes of the task of a cancelled call. None if nothing is to be told."""
+
     def moved(self, task: Task) -> TaskMoved:
         """What the settlement of a call carries that leaves its task to the background."""
 
@@ -106,12 +111,22 @@ class Subagents:
 
     async def execute(self, given: SubagentInput, context: ToolContext) -> SubagentResult:
         call = CallKey(context.session_id, context.assistant_message_id, context.tool_call_id)
+        try:
+            return await self._execute(given, context, call)
+        except asyncio.CancelledError:
+            stopped = await self._tasks.cancelled(call)
+            if stopped is None:
+                raise
+        return await self._result(*stopped)
+
+    async def _execute(self, given: SubagentInput, context: ToolContext, call: CallKey) -> SubagentResult:
         ancestors = await self._store.ancestors(context.session_id)
         root_id = ancestors[-1] if ancestors else context.session_id
-        if await self._tasks.of_call(call) is None:
+        begun = await self._tasks.of_call(call) is not None
+        if not begun:
             await self._check(given, context, root_id, len(ancestors))
         try:
-            work = await self._work(given, context, root_id)
+            work = await self._work(given, context, root_id, begun=begun)
             slots = self._slot(context.session_id)
             return await self._result(*await self._tasks.perform(call, work, slots=slots, started=_report))
         except ToolFailure:
@@ -135,8 +150,9 @@ class Subagents:
         if not context.by_person:
             await self._authorizer.allow(context, ACTION, (agent.id,), save=(agent.id,))
 
-    async def _work(self, given: SubagentInput, context: ToolContext, root_id: str) -> Work:
-        child = await self.child(given.session_id, context.session_id) if given.session_id is not None else None
+    async def _work(self, given: SubagentInput, context: ToolContext, root_id: str, *, begun: bool) -> Work:
+        """`begun`: the call is executed again, and waits for its child whatever became of that."""
+        child = await self._resumed(given.session_id, context.session_id, begun=begun)
         agent = self._agents.get(given.agent)
         options = await self._store.prompt_options(context.session_id)
         other = given.agent if child is not None and child.agent != given.agent else None
@@ -162,8 +178,18 @@ class Subagents:
         """`primary`: even one that otherwise only leads Sessions."""
         agent = self._agents.get(name)
         if agent is None or not (primary or is_callable(agent)):
-            raise ToolFailure(f"Unknown agent: {name[:200]}")
+            raise ToolFailure(UNKNOWN.format(name=name[:200], agents=self._callable()))
         return agent
+
+    def _callable(self) -> str:
+        """The names of agents that may be called, as far as their own settings say."""
+        agents = self._agents.index.values()
+        return ", ".join(sorted(agent.id for agent in agents if is_callable(agent) and not agent.hidden)[:SHOWN_AGENTS])
+
+    async def _resumed(self, session_id: str | None, parent_id: str, *, begun: bool) -> Session | None:
+        if session_id is None:
+            return None
+        return await self._store.find(session_id) if begun else await self.child(session_id, parent_id)
 
     async def child(self, session_id: str, parent_id: str) -> Session:
         child = await self._store.find(session_id)

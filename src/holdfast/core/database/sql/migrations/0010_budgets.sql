@@ -9,26 +9,25 @@ create table session_budget (
   time integer
 ) without rowid;
 
--- How many requests a Session has sent, and how long it worked. Operational: a rebuild leaves it as it is.
+-- How many requests a Session has sent, the open one left out.
+alter table session add column turns integer not null default 0;
+update session set turns = (
+  select count(*) from event
+  where aggregate_id = session.id and type in ('session.next.turn.dispatched.1', 'session.next.usage.recorded.1'))
+  - (select count(*) from session_turn where session_id = session.id);
+
+-- How many milliseconds a Session has worked. Operational: a rebuild leaves it as it is.
 create table session_work (
   session_id text primary key not null,
-  turns integer not null default 0,
-  time integer not null default 0,
-  waited integer not null default 0
+  time integer not null default 0
 ) without rowid;
-insert into session_work (session_id, turns)
-select aggregate_id, count(*) from event
-where type in (
-  'session.next.step.ended.2', 'session.next.step.failed.2', 'session.next.turn.abandoned.1',
-  'session.next.usage.recorded.1')
-group by aggregate_id;
 
 -- What one Session has used by itself, in the units of a budget.
 create view session_spent as
 select session.id as session_id, cast(round(session.cost * 1e9) as integer) as money,
   session.tokens_input + session.tokens_output + session.tokens_reasoning + session.tokens_cache_read
     + session.tokens_cache_write as tokens,
-  coalesce(work.turns, 0) as turns, coalesce(work.time, 0) as time
+  session.turns, coalesce(work.time, 0) as time
 from session left join session_work work on work.session_id = session.id;
 
 -- What was counted and is reserved for a budget, in all. Operational.
