@@ -61,6 +61,9 @@ class ApiCall(Frozen):
             running.cancel()
             leaving.cancel()
             await asyncio.wait({running, leaving})
+            for task in (running, leaving):
+                if not task.cancelled():
+                    task.exception()  # marks a failure that nobody asks for as retrieved
 
     @property
     def services(self) -> AbstractAsyncContextManager[LocationServices]:

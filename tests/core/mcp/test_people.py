@@ -18,6 +18,7 @@ from holdfast.core.mcp.people import FormPeople
 from holdfast.core.mcp.seam import CallFor
 from holdfast.core.permission.permission import Unattended
 from holdfast.core.session.ancestors import Ancestors
+from holdfast.core.work_time import measuring
 from holdfast.mcp.errors import ProtocolError, RpcError
 from holdfast.mcp.input import Elicitation, ElicitationAnswer, InputRequired, RootsRequest
 from holdfast.schema.form import Form
@@ -214,6 +215,22 @@ async def test_a_question_that_the_server_takes_back_is_cancelled(desks: Any) ->
     with pytest.raises(asyncio.CancelledError):
         await work
     await desk.open(0)
+
+
+async def test_the_wait_for_a_person_is_no_work_of_the_call(desks: Any, clock: ManualClock) -> None:
+    """SES-372: wherever the question of the server comes in."""
+    desk = desks()
+    with measuring(clock) as measured:
+        await desk.people.pending("shop", WHOM)
+    work = desk.start(desk.people.elicit("shop", NAME, WHOM))
+    (form,) = await desk.open()
+    while not measured._waits:  # noqa: ASYNC110 - the form is recorded before anybody waits for it
+        await asyncio.sleep(0)
+    clock.advance(5_000)
+    await desk.forms.reply(SES, form.id, {"name": "Ada"})
+    await soon(work)
+    clock.advance(7)
+    assert measured.worked == 7
 
 
 async def test_a_completed_visit_answers_its_form(desks: Any) -> None:

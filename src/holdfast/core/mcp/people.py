@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,6 +29,7 @@ from holdfast.schema.question import QuestionTool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from contextvars import Context
 
     from holdfast.core.form.forms import FormDraft, Forms, HeldForm
     from holdfast.core.mcp.authorization import ServerAuthorization
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from holdfast.schema.form import Form
 
 MOST_COMPLETED = 100
+LOOK_SECONDS = 0.02
 CANCELLED = FormReply(cancelled="interrupted")
 
 Key = tuple[str, str, str]
@@ -50,6 +53,8 @@ class _Execution:
         self.given: tuple[InputRequired, Mapping[str, ElicitationAnswer]] | None = None
         """The newest input that was required, and the answers."""
         self.asked = False
+        self.context: Context | None = None
+        """That of the call. A question of a server comes in another one, and the wait for it is no work of the call."""
         self.asking: set[asyncio.Task[Sequence[tuple[Form, FormReply]]]] = set()
 
 
@@ -63,6 +68,7 @@ class FormPeople:
         self._visits: Counter[tuple[str, str]] = Counter()
         self._completed: deque[tuple[str, str]] = deque(maxlen=MOST_COMPLETED)
         """Visits whose end was told before anybody was asked for them."""
+        self._completing: set[tuple[str, str]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -112,20 +118,23 @@ class FormPeople:
 
     async def pending(self, server: str, whom: CallFor) -> InputRequired | None:
         """The newest input that the call was asked for. Earlier forms are not used again."""
+        execution = self._execution(whom)
+        execution.context = copy_context()
         made = await self._forms.held(whom.session_id, _tool(whom))
         for number in range(len(made) - 1, -1, -1):
             required = _restored(server, made[number])
             if required is not None:
-                execution = self._execution(whom)
                 execution.asked = True
                 execution.used.update(form.id for form in made[:number])
                 return required
         return None
 
     def completed(self, server: str, elicitation_id: str) -> None:
-        if (server, elicitation_id) not in self._visits:
+        visit = (server, elicitation_id)
+        if visit not in self._visits:
             self._completed.append((server, elicitation_id[:ID_CHARACTERS]))
-        else:
+        elif visit not in self._completing:
+            self._completing.add(visit)
             task = asyncio.get_running_loop().create_task(self._complete(server, elicitation_id))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -166,7 +175,8 @@ class FormPeople:
         execution = self._execution(whom)
         execution.asked = True
         work = self._forms.ask(whom.session_id, _tool(whom), drafts, used=frozenset(execution.used))
-        asking = asyncio.get_running_loop().create_task(work)
+        context = execution.context.copy() if execution.context is not None else None
+        asking = asyncio.get_running_loop().create_task(work, context=context)
         execution.asking.add(asking)
         try:
             await asyncio.wait({asking})
@@ -203,14 +213,29 @@ class FormPeople:
                     del self._visits[key]
 
     async def _complete(self, server: str, elicitation_id: str) -> None:
+        """The notice may come while the form is being recorded."""
+        visit = (server, elicitation_id)
+        try:
+            while visit in self._visits:
+                if await self._answer_visits(server, elicitation_id):
+                    return
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            self._completing.discard(visit)
+
+    async def _answer_visits(self, server: str, elicitation_id: str) -> bool:
+        """Whether there was a form to answer."""
+        found = False
         for form in await self._forms.list():
             about = form.metadata or {}
             if (about.get("kind"), about.get("server"), about.get("elicitationID")) != (KIND, server, elicitation_id):
                 continue
+            found = True
             try:
                 await self._forms.reply(form.session_id, form.id, {VISIT: True})
             except (FormAlreadySettled, FormNotFound):
                 continue
+        return found
 
 
 def _key(whom: CallFor) -> Key:

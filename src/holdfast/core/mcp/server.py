@@ -164,7 +164,8 @@ class Server:
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            if starting.cancelled():
+            caller = asyncio.current_task()
+            if starting.cancelled() and caller is not None and not caller.cancelling():
                 raise ServerUnavailable(self.name, "it was disconnected") from None
             raise
         except NeedsAuthorization:
