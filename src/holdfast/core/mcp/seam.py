@@ -10,6 +10,7 @@ from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextvars import Context
 
     from holdfast.mcp.errors import NeedsAuthorization
     from holdfast.mcp.input import Elicitation, ElicitationAnswer, InputRequired, Sampling, SamplingAnswer
@@ -144,8 +145,11 @@ class People(Protocol):
 class Sampler(Protocol):
     """Gives servers answers of a model while a call is under way."""
 
-    async def sample(self, server: str, request: Sampling, whom: CallFor) -> SamplingAnswer:
-        """Waits while a person decides about it, and may be cancelled. Raises RpcError, which the server reads."""
+    async def sample(
+        self, server: str, request: Sampling, whom: CallFor, context: Context | None = None
+    ) -> SamplingAnswer:
+        """Waits while a person decides about it, and may be cancelled. `context` is that of the call, if it is not the
+        current one. Raises RpcError, which the server reads."""
 
     async def ended(self, whom: CallFor) -> None:
         """The call is over, or breaks off."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,6 +11,7 @@ from holdfast.schema.mcp import McpResourcesChanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextvars import Context
 
     from holdfast.core.mcp.seam import CallFor
     from holdfast.core.mcp.server_host import ServerHost
@@ -32,6 +34,8 @@ class ServerHandlers:
         self._announced = announced
         self._calls: dict[str, CallFor] = {}
         """The calls under way, by their keys, newest last."""
+        self._contexts: dict[CallFor, Context] = {}
+        """Those in which the calls run. What a server asks comes in another one."""
 
     def made(self, lost: Callable[[McpError], None]) -> Handlers:
         from holdfast.mcp.handlers import Handlers
@@ -51,9 +55,11 @@ class ServerHandlers:
 
     def begin_call(self, key: str, whom: CallFor) -> None:
         self._calls[key] = whom
+        self._contexts[whom] = copy_context()
 
     def end_call(self, key: str) -> None:
-        self._calls.pop(key, None)
+        if (whom := self._calls.pop(key, None)) is not None:
+            self._contexts.pop(whom, None)
 
     def resources_changed(self) -> None:
         self._host.announce(McpResourcesChanged(server=self._name))
@@ -81,7 +87,7 @@ class ServerHandlers:
             from holdfast.mcp.messages import INVALID_REQUEST
 
             raise RpcError(INVALID_REQUEST, "Only a call of a session can ask for an answer of a model")
-        return await sampler.sample(self._name, request, whom)
+        return await sampler.sample(self._name, request, whom, self._contexts.get(whom))
 
     async def ended(self, whom: CallFor) -> None:
         """The call is over."""

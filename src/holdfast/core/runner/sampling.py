@@ -35,6 +35,8 @@ from holdfast.schema.session_event import UsageRecorded
 from holdfast.schema.session_message import AssistantMessage
 
 if TYPE_CHECKING:
+    from contextvars import Context
+
     from holdfast.core.catalog.resolved import ResolvedModel
     from holdfast.core.mcp.seam import CallFor
     from holdfast.core.runner.services import RunnerServices
@@ -77,13 +79,17 @@ class ModelSampling:
         self._calls: dict[CallFor, _Call] = {}
         self._locks = IdLocks()
 
-    async def sample(self, server: str, request: Sampling, whom: CallFor) -> SamplingAnswer:
+    async def sample(
+        self, server: str, request: Sampling, whom: CallFor, context: Context | None = None
+    ) -> SamplingAnswer:
         """Raises RpcError, which the server reads."""
         call = self._calls.setdefault(whom, _Call())
         call.count += 1
         if call.count > MOST_IN_A_CALL:
             raise RpcError(INVALID_REQUEST, f"A call may ask for at most {MOST_IN_A_CALL} answers of a model")
-        task = asyncio.get_running_loop().create_task(self._sample(server, request, whom))
+        # In the context of the call: waiting for a person is no work of it.
+        work = self._sample(server, request, whom)
+        task = asyncio.get_running_loop().create_task(work, context=context.copy() if context is not None else None)
         call.tasks.add(task)
         try:
             await asyncio.wait({task})
