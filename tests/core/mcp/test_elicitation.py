@@ -77,6 +77,27 @@ def test_each_kind_of_property_is_a_field() -> None:
     )
 
 
+def test_schemas_under_a_name_are_looked_up_once() -> None:
+    """MCP-251: as programs write them that make schemas of types."""
+    schema = {
+        "$defs": {"C": {"type": "string", "enum": ["a"], "title": "C"}, "D": {"$ref": "#/$defs/D"}},
+        "properties": {
+            "one": {"$ref": "#/$defs/C", "default": "a"},
+            "many": {"type": "array", "items": {"$ref": "#/$defs/C"}},
+            "only": {"type": "string", "const": "x"},
+        },
+    }
+    only_a = (FormOption(value="a", label="a"),)
+    assert as_draft("shop", Elicitation(message="x", requested_schema=schema)).fields == (
+        StringField(key="one", title="C", options=only_a, custom=False, default="a"),
+        MultiselectField(key="many", options=only_a, custom=False),
+        StringField(key="only", options=(FormOption(value="x", label="x"),), custom=False),
+    )
+    schema["properties"] = {"round": {"$ref": "#/$defs/D"}}
+    with pytest.raises(ElicitationRefused, match="round"):
+        as_draft("shop", Elicitation(message="x", requested_schema=schema))
+
+
 @pytest.mark.parametrize(
     ("field", "reason"),
     [
@@ -99,6 +120,7 @@ def test_each_kind_of_property_is_a_field() -> None:
         ({"type": "string", "oneOf": "x"}, "its choices"),
         ({"type": "string", "$ref": "#/x"}, "$ref"),
         ({"type": "number", "multipleOf": 2}, "multipleOf"),
+        ({"type": "number", "const": 2}, "its const"),
         ({"type": "number", "minimum": "1"}, "its minimum"),
         ({"type": "integer", "default": float("inf")}, "its default"),
         ({"type": "number", "minimum": 2, "maximum": 1}, "minimum"),

@@ -43,7 +43,7 @@ AGREE = "accept"
 TYPES = ("string", "number", "integer", "boolean", "array")
 CONSTRAINTS = frozenset(
     (
-        *("$ref", "allOf", "not", "if", "then", "else", "const", "multipleOf", "exclusiveMinimum", "exclusiveMaximum"),
+        *("$ref", "allOf", "not", "if", "then", "else", "multipleOf", "exclusiveMinimum", "exclusiveMaximum"),
         *("properties", "patternProperties", "required", "contains", "prefixItems"),
     )
 )
@@ -110,7 +110,10 @@ def _fields(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
         raise ElicitationRefused("`required` is not a list of names")
     if unknown := [name for name in required if name not in properties]:
         raise ElicitationRefused(f"`required` names {shown(unknown[0])!r}, which is not a property")
-    return tuple(_field(key, value, required=key in required or None) for key, value in properties.items())
+    named = schema.get("$defs")
+    return tuple(
+        _field(key, _named(value, named), required=key in required or None) for key, value in properties.items()
+    )
 
 
 def _properties(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,6 +134,7 @@ def _field(key: str, schema: Any, *, required: bool | None) -> FormField:
         raise _refused(key, f"no form can demand {min(unknown)}")
     title, description = _text(key, schema, "title"), _text(key, schema, "description")
     default = schema.get("default")
+    _check(key, kind == "string" or "const" not in schema, "its const is not a text")
     if kind == "boolean":
         _check(key, default is None or isinstance(default, bool), "its default is not a boolean")
         return BooleanField(key=key, title=title, description=description, required=required, default=default)
@@ -193,6 +197,23 @@ def _field(key: str, schema: Any, *, required: bool | None) -> FormField:
     )
 
 
+def _named(schema: Any, named: Any) -> Any:
+    """With a schema of `$defs` in the place of its name; also that of the items. One step, so that nothing recurs."""
+    if not isinstance(schema, dict) or not isinstance(named, dict):
+        return schema
+    if isinstance(items := schema.get("items"), dict):
+        schema = {**schema, "items": _looked_up(items, named)}
+    return _looked_up(schema, named)
+
+
+def _looked_up(schema: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
+    name = schema.get("$ref")
+    found = named.get(name.removeprefix("#/$defs/")) if isinstance(name, str) else None
+    if not isinstance(found, dict):
+        return schema
+    return {**found, **{key: value for key, value in schema.items() if key != "$ref"}}
+
+
 def _present(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """The schema of a value that may be absent, which some servers write as a choice between it and null."""
     choices = schema.get("anyOf")
@@ -205,7 +226,10 @@ def _present(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _options(key: str, schema: Mapping[str, Any]) -> tuple[FormOption, ...] | None:
-    """Those of `enum`, with the names that some versions give them beside it, or of `oneOf` and `anyOf`."""
+    """Those of `const` and `enum`, with the names that some versions give them, or of `oneOf` and `anyOf`."""
+    if "const" in schema:
+        _check(key, isinstance(schema["const"], str), "its const is not a text")
+        return (FormOption(value=schema["const"], label=schema["const"]),)
     if (values := schema.get("enum")) is not None:
         _check(key, _are_texts(values), "its enum is not a list of texts")
         names = schema.get("enumNames")
