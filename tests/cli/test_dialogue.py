@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.cli.dialogue import Decision, answer, decide
 from holdfast.cli.terminal import Terminal
@@ -72,6 +73,27 @@ async def test_a_long_request_is_cut_and_says_so() -> None:
 
     assert len(person.said) < 60
     assert any("960 more lines" in line for line in person.said)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "shown"),
+    [
+        ({"plugin": "p", "tool": "t", "input": '{"a": 1}'}, ["the tool bash of the plugin p", '{"a": 1}']),
+        ({"server": "s", "tool": "t", "input": '{"a": 1}'}, ["the tool bash of the MCP server s", '{"a": 1}']),
+        ({"server": "s", "resource": "note://\u202eone"}, ["a resource of the MCP server s", "note://\\u202eone"]),
+        (
+            {"server": "s", "maxTokens": 5, "asks": "user: Hello\nthere"},
+            ["of at most 5 tokens", "user: Hello", "there"],
+        ),
+        ({"server": "s"}, ["permission to bash", "git push"]),
+    ],
+)
+async def test_what_a_stranger_wants_is_shown(metadata: dict[str, object], shown: list[str]) -> None:
+    """MCP-291, MCP-310, TOL-411: the arguments, the address, or what the model is asked."""
+    person = Typed("y")
+    await decide(person, replace(request(), metadata=metadata))
+    for text, line in zip(shown, person.said, strict=False):
+        assert text in line
 
 
 def question(*, multiple: bool | None = None, custom: bool | None = None) -> Question:

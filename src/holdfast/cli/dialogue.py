@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.output import brief, visible
 from holdfast.schema.frozen import Frozen
@@ -67,19 +67,31 @@ async def answer(terminal: Terminal, questions: Sequence[Question]) -> tuple[Ans
 
 def _show(terminal: Terminal, request: PermissionRequest) -> None:
     about = request.metadata or {}
-    plugin, given = about.get("plugin"), about.get("input")
-    if isinstance(plugin, str) and isinstance(given, str):
-        terminal.say(f"? permission to use the tool {request.action} of the plugin {visible(plugin)}:")
-        lines = given.splitlines()
-    else:
-        terminal.say(f"? permission to {request.action}:")
-        lines = [line for resource in request.resources for line in resource.splitlines() or [""]]
+    wish, given = _of_stranger(request.action, about)
+    terminal.say(f"? permission to {wish}:")
+    lines = [line for text in given or request.resources for line in text.splitlines() or [""]]
     if isinstance(diff := about.get("diff"), str):
         lines += diff.splitlines()
     for line in lines[:SHOWN_LINES]:
         terminal.say(f"    {visible(line)}")
     if len(lines) > SHOWN_LINES:
         terminal.say(f"    … and {len(lines) - SHOWN_LINES} more lines")
+
+
+def _of_stranger(action: str, about: dict[str, Any]) -> tuple[str, Sequence[str]]:
+    """What a plugin or an MCP server wants, and what there is to see of it besides the resources of the request."""
+    match about:
+        case {"plugin": str(plugin), "input": str(given)}:
+            return f"use the tool {action} of the plugin {visible(plugin)}", (given,)
+        case {"server": str(server), "tool": str(), "input": str(given)}:
+            return f"use the tool {action} of the MCP server {visible(server)}", (given,)
+        case {"server": str(server), "resource": str(address)}:
+            return f"read a resource of the MCP server {visible(server)}", (address,)
+        case {"server": str(server), "asks": str(asked), "maxTokens": int(most)}:
+            wish = f"give the MCP server {visible(server)} an answer of the model, of at most {most} tokens, to"
+            return wish, (asked,)
+        case _:
+            return action, ()
 
 
 def _choices(offered: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -36,6 +36,9 @@ class Host:
     def people(self) -> Asking | None:
         return self._people
 
+    def sampler(self) -> None:
+        return None
+
 
 def call(id: str) -> CallFor:
     return CallFor("ses_1", "msg_1", id, "build")
