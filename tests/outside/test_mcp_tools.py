@@ -151,6 +151,27 @@ async def test_no_byte_that_was_sent_changes_whatever_becomes_of_a_server(world:
         assert longer.startswith(shorter.rstrip(b'"}]'))
 
 
+async def test_what_another_process_has_learned_is_not_told_back(world: World) -> None:
+    """MCP-321: a process that has not connected a server knows what others read, and does not go back to what it read
+    at its start."""
+    git = peer(world, "git", tool("log"))
+    servers(world, git, permissions=ALLOWED)
+    async with world.host() as hf:
+        await known(hf, git)
+        session = await hf.sessions.create()
+        await ask(hf, session, "one")
+    async with world.host() as one, world.host() as two:
+        await ask(one, session, "two")
+        git.says(tools=[tool("log"), tool("blame")])
+        await known(two, git)
+        for turn in range(2):
+            await ask(two, session, f"again {turn}")
+            await ask(one, session, f"back {turn}")
+        (message,) = await told(one, session)
+        assert "blame" in message
+        assert await breaks(one, session) == []
+
+
 async def listing(hf: Holdfast, tools: int) -> None:
     """Returns when a server is known to offer so many tools."""
     async with asyncio.timeout(PATIENCE):

@@ -56,6 +56,9 @@ class FakeServers:
     def known(self) -> tuple[KnownServer, ...]:
         return self._known
 
+    async def look_again(self) -> None:
+        pass
+
     async def manifest(self, hash: str) -> Manifest | None:
         return self.stored.get(hash)
 

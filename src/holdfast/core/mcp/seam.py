@@ -94,6 +94,9 @@ class Servers(Protocol):
         """The servers that are not disabled and whose manifest is known, sorted by name. A new object after each
         change."""
 
+    async def look_again(self) -> None:
+        """Read what other processes have learned since of servers that are not connected here."""
+
     async def manifest(self, hash: str) -> Manifest | None:
         """Any manifest that is stored, also an earlier one that an epoch refers to."""
 

@@ -59,11 +59,13 @@ class ServerState(Frozen):
 
 
 class Server:
-    def __init__(self, configured: ConfiguredServer, host: ServerHost, known_changed: Callable[[], None]) -> None:
+    def __init__(
+        self, configured: ConfiguredServer, host: ServerHost, known_changed: Callable[[], None], *, enabled: bool
+    ) -> None:
         """`known_changed` is called when what is known of the server has changed."""
         self.configured = configured
         self.log = ServerLog(log_path(host.logs, str(host.directory), configured.name), configured.secrets)
-        self.enabled = not configured.disabled
+        self.enabled = enabled
         self.known: KnownServer | None = None
         self.problems: tuple[str, ...] = ()
         """What was left out of the manifest."""
@@ -73,6 +75,8 @@ class Server:
         self._client: Client | None = None
         self._version: str | None = None
         self._last_version: str | None = None
+        self._own = False
+        """Whether this Location has a stored manifest of its own."""
         self._starting: asyncio.Task[Client] | None = None
         self._refresh: ManifestRefresh | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -94,6 +98,10 @@ class Server:
         return self._status
 
     @property
+    def connected(self) -> bool:
+        return self._client is not None
+
+    @property
     def version(self) -> str | None:
         """Of the protocol, while connected."""
         return self._version
@@ -104,7 +112,7 @@ class Server:
         """`stored` is what was known of the server last, if anything."""
         if stored is None:
             return
-        self.known, self._last_version = stored.known, stored.version
+        self.known, self._last_version, self._own = stored.known, stored.version, stored.own
         if self._status.state == "configured":
             self._set("known")
 
@@ -206,7 +214,8 @@ class Server:
             self._failed(McpError(f"{type(error).__name__}"))
             raise McpError("it could not be started because of a defect") from error
         self._client, self._version = client, client.version
-        stored = StoredServer(self.known, self._last_version or "") if self.known is not None else None
+        known = self.known
+        stored = StoredServer(known, self._last_version or "", own=self._own) if known is not None else None
         self._last_version = client.version
         self._connected_at = asyncio.get_running_loop().time()
         self.log.line("state", f"protocol version {client.version}")
@@ -240,7 +249,7 @@ class Server:
         for problem in problems if problems != self.problems else ():
             self.log.line("catalogue", problem)
         self.problems = problems
-        before = self.known
+        before, self._own = self.known, self._own or known is not None
         if known is not None and known != before:
             self.known = known
             self._known_changed()
