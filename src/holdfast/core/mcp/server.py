@@ -179,11 +179,11 @@ class Server:
         except NeedsAuthorization:
             raise
         except (McpError, ProcessError) as error:
-            raise ServerUnavailable(self.name, self._reason(error)) from error
+            raise ServerUnavailable(self.name, self.reason(error)) from error
 
     def needs_authorization(self, needs: NeedsAuthorization) -> None:
         """A request was refused for want of a credential."""
-        self._set("needs_auth", self._reason(needs))
+        self._set("needs_auth", self.reason(needs))
 
     def authorized(self) -> None:
         """A request was accepted, or may be now."""
@@ -245,7 +245,7 @@ class Server:
             if self.known is None or isinstance(error, ServerClosed):  # nothing can be offered, or called
                 self._lost(error)
                 return
-            problems = (f"the list of tools could not be read: {self._reason(error)}",)
+            problems = (f"the list of tools could not be read: {self.reason(error)}",)
         for problem in problems if problems != self.problems else ():
             self.log.line("catalogue", problem)
         self.problems = problems
@@ -286,7 +286,7 @@ class Server:
         longest = min(FIRST_DELAY * 2 ** (self._failures - 1), LONGEST_DELAY)
         self._failed_at = asyncio.get_running_loop().time()
         self._not_before = self._failed_at + longest * random.uniform(0.5, 1.0)
-        self._set("failed", self._reason(error))
+        self._set("failed", self.reason(error))
 
     # -- background ------------------------------------------------------------------------------------------------
 
@@ -343,7 +343,8 @@ class Server:
         shown = hide(text, self.configured.secrets)
         return error if shown == text else McpError(shown)
 
-    def _reason(self, error: Exception) -> str:
+    def reason(self, error: Exception) -> str:
+        """The text of an error, without secrets of the configuration."""
         cause = getattr(error, "cause", "")
         text = f"{error}: {cause}" if isinstance(error, ProcessError) and cause else str(error)
         return hide(text, self.configured.secrets)
