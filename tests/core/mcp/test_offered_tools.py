@@ -228,6 +228,17 @@ async def test_a_tool_that_appeared_within_the_epoch_can_be_called() -> None:
     assert texts(await here.call("mcp_call", offer, tool="git_blame")) == ["git blame {}"]
 
 
+async def test_the_prefix_of_a_server_without_tools_is_its_own() -> None:
+    """MCP-203: in the whole epoch, also if that server is not configured any more."""
+    git = manifest(tool("lab_delete"), tool("log"))
+    here = Here(git=git, git_lab=manifest(), other=manifest(tool("x")))
+    offer = here.offered.catalogue.offer()
+    assert names(await here.turn(offer)) == ["mcp_search", "mcp_call", "git_log", "other_x"]
+    here.servers.set(git=git)
+    assert names(await here.turn(offer)) == ["mcp_search", "mcp_call", "git_log", "other_x"]
+    assert names(await here.turn()) == ["mcp_search", "mcp_call", "git_lab_delete", "git_log"]
+
+
 async def test_a_server_that_is_added_later_takes_back_its_prefix() -> None:
     """MCP-203: a tool that was offered under a name which now belongs to the rules of another server is not called."""
     here = Here(git=manifest(tool("lab_delete")))
