@@ -162,7 +162,7 @@ async def test_an_advertised_tool_is_never_stale() -> None:
     """MCP-202: neither a changed manifest nor a plugin that comes in between takes it away from its turn."""
     here = Here(git=manifest(tool("log")))
     turn = await here.turn()
-    here.servers.set()
+    here.servers.set(git=manifest(tool("blame")))
     here.registry.register({"git_log": other("the plugin's")}, Scope())
     assert texts(await turn.execute("git_log", {}, CONTEXT)) == ["git log {}"]
 

@@ -47,8 +47,8 @@ class OfferedTools:
         self._tokens = tokens
         self._calls = McpCalls(servers, names, authorizer)
         self._constant = (
-            search_tool(lambda: self.catalogue, authorizer.authority),
-            call_tool(self._calls, lambda: self.catalogue, lambda: frozenset(registered())),
+            search_tool(servers, lambda: self.catalogue, authorizer.authority),
+            call_tool(self._calls, servers, lambda: self.catalogue, lambda: frozenset(registered())),
         )
         self._constant_tokens = sum(definition_tokens(tool.definition) for tool in self._constant)
         self._catalogue: Catalogue | None = None

@@ -9,7 +9,7 @@ from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from holdfast.mcp.errors import NeedsAuthorization
     from holdfast.mcp.input import Elicitation, ElicitationAnswer, InputRequired, Sampling, SamplingAnswer
@@ -96,6 +96,13 @@ class Servers(Protocol):
 
     async def look_again(self) -> None:
         """Read what other processes have learned since of servers that are not connected here."""
+
+    def unknown(self) -> tuple[str, ...]:
+        """The names of servers that are not disabled and of which nothing is known, sorted."""
+
+    async def learn(self, names: Collection[str] | None = None) -> bool:
+        """Start servers of which nothing is known, and wait for what they offer, for a limited time: those with these
+        names, or without names all that have not failed. Returns whether one is known now that was not."""
 
     async def manifest(self, hash: str) -> Manifest | None:
         """Any manifest that is stored, also an earlier one that an epoch refers to."""

@@ -127,6 +127,10 @@ class Server:
         """Enable the server and start it. Returns when it is connected or has failed; see `status`."""
         self.enabled = True
         self._failures, self._not_before = 0, 0.0
+        await self.learn()
+
+    async def learn(self) -> None:
+        """Start the server if needed. Returns when what it offers is known or it has failed."""
         try:
             await self.client()
             if self._refresh is not None:

@@ -5,13 +5,14 @@ Nothing of the protocol is imported, read or started while there is no server.""
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.schema.exceptions import McpServerNotFound
 from holdfast.schema.mcp import McpStatusChanged
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 
     from holdfast.core.mcp.configured_servers import ConfiguredServer
     from holdfast.core.mcp.seam import CallFor, KnownServer, Manifest, Sampler
@@ -27,6 +28,8 @@ T = TypeVar("T")
 UNASKED_SECONDS = 0.25
 """How long a Location is open before servers are started that nobody has called: a command that only looks at
 something ends before that."""
+LEARN_SECONDS = 15.0
+"""How long a model waits for tools of servers that have never said what they offer."""
 
 
 class LocationServers:
@@ -157,6 +160,21 @@ class LocationServers:
             for server in idle
             if server.name in newest and (server.known is None or server.known.hash != newest[server.name])
         )
+
+    def unknown(self) -> tuple[str, ...]:
+        return tuple(server.name for server in self.all() if server.enabled and server.known is None)
+
+    async def learn(self, names: Collection[str] | None = None) -> bool:
+        unknown = [server for server in self.all() if server.enabled and server.known is None]
+        if names is None:
+            unknown = [server for server in unknown if server.status.error is None]
+        else:
+            unknown = [server for server in unknown if server.name in names]
+        if unknown:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LEARN_SECONDS):
+                    await asyncio.gather(*(server.learn() for server in unknown))
+        return any(server.known is not None for server in unknown)
 
     async def manifest(self, hash: str) -> Manifest | None:
         for server in self.known():
