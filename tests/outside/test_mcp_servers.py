@@ -19,7 +19,7 @@ from tests.mcp.oauth.authorization_server import authorization_world, browse
 from tests.mcp_servers.support import PATIENCE, alive, scripted, server_of, text_of_call, until, until_gone
 from tests.outside.mcp_world import SCRIPT, Peer, tool
 from tests.outside.scripted_provider import Turn
-from tests.outside.world import World, answer, text_of
+from tests.outside.world import World, answer, called, result_of, text_of
 
 from holdfast import ClientError, Holdfast, InvalidRequest, McpServerNotFound, ServiceUnavailable
 from holdfast.core.location.service_map import ServiceMap
@@ -116,6 +116,27 @@ async def test_a_hung_server_delays_nothing(world: World) -> None:
         await until(hf, "s0", "connected")
         began = time.monotonic()
     assert time.monotonic() - began < 5
+
+
+async def test_one_who_gives_up_waiting_leaves_the_others_waiting(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MCP-156, MCP-322: also while the lists of a server are read."""
+    gate = tmp_path / "gate"
+    gate.touch()
+    monkeypatch.setattr("holdfast.core.mcp.servers.LEARN_SECONDS", 0.05)
+    configure(world, s=scripted(f"slow_list={gate}"))
+    async with world.host() as hf:
+        waits = asyncio.create_task(hf.mcp.connect("s"))
+        async with asyncio.timeout(PATIENCE):
+            while (await server_of(hf, "s")).version is None:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.005)
+        await called(world, hf, await hf.sessions.create(), "mcp_call", tool="s_echo")
+        assert "not known yet what these MCP servers offer: s." in result_of(world)
+        assert not waits.done()
+        gate.unlink()
+        await waits
+        assert (await server_of(hf, "s")).state == "connected"
 
 
 async def test_calls_share_a_start_and_its_failure(world: World, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ class Server:
         try:
             await self.client()
             if self._refresh is not None:
-                await self._refresh.first
+                await asyncio.shield(self._refresh.first)  # others may wait for it, too
         except (McpError, ServerUnavailable):
             pass
 
