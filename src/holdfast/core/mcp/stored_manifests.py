@@ -56,12 +56,11 @@ class StoredManifests:
         return None
 
     async def hashes(self, servers: Iterable[ConfiguredServer]) -> dict[str, str]:
-        """The hashes of the newest manifests, by server name."""
-        keys = {server.name: (self._own_key(server), server.key) for server in servers}
-        asked = encode([key for both in keys.values() for key in both]).decode()
-        found = {str(key): str(hash) for key, hash in await self._database.fetch("mcp.newest_hashes", {"keys": asked})}
-        newest = {name: found.get(own) or found.get(shared) for name, (own, shared) in keys.items()}
-        return {name: hash for name, hash in newest.items() if hash is not None}
+        """The hashes of the newest manifests that this Location has of its own, by server name."""
+        keys = {self._own_key(server): server.name for server in servers}
+        asked = encode(list(keys)).decode()
+        found = await self._database.fetch("mcp.newest_hashes", {"keys": asked})
+        return {keys[str(key)]: str(hash) for key, hash in found}
 
     async def get(self, hash: str) -> Manifest | None:
         for (data,) in await self._database.fetch("mcp.manifest", {"hash": hash}):
