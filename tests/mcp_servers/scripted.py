@@ -12,6 +12,7 @@ Each argument is `name` or `name=value`:
   lists=PATH        a line is added to this file each time the tools are listed
   child=PATH        starts a process that ignores the end of its input, and writes its pid there
   no_tools=PATH     cannot list its tools while this file exists
+  slow_list=PATH    does not answer tools/list while this file exists
   stubborn          ignores the end of its input, and SIGTERM
 """
 
@@ -117,6 +118,8 @@ def answer(message: dict[str, Any]) -> None:
     elif method == "tools/list" and os.path.exists(options.get("no_tools", "")):
         send({"id": id, "error": {"code": -32603, "message": "out of order"}})
     elif method == "tools/list":
+        while os.path.exists(options.get("slow_list", "")):
+            time.sleep(0.005)
         if "lists" in options:
             with open(options["lists"], "a", encoding="utf-8") as file:
                 file.write("listed\n")

@@ -37,6 +37,19 @@ def test_servers_are_listed_with_reasons(holdfast: Machine, here: Invoke) -> Non
     assert (known["state"], known["tools"], known["status"]) == ("known", 5, {"status": "pending"})
 
 
+def test_why_a_server_cannot_be_used_is_told_in_words(holdfast: Machine, here: Invoke) -> None:
+    """API-598: without numbers and names of the operating system's own."""
+    missing = {"type": "local", "command": ["/no/such/program"]}
+    elsewhere = scripted(cwd="/no/such/directory")
+    holdfast.configure_user(
+        mcp={"a": missing, "b": elsewhere, "c": {"type": "remote", "url": "http://127.0.0.1:9/mcp", "oauth": False}}
+    )
+    told = {one["name"]: one["error"] for one in json.loads(here("mcp", "list", "--json").out)}
+    assert told["a"] == "/no/such/program: cannot be started: No such file or directory"
+    assert told["b"].endswith("cannot be started: No such file or directory: /no/such/directory")
+    assert told["c"] == "The MCP server at 127.0.0.1:9 cannot be reached: Connection refused"
+
+
 def test_a_hung_server_is_waited_for_a_limited_time(holdfast: Machine, here: Invoke) -> None:
     """API-598."""
     holdfast.configure_user(mcp={"hung": scripted("hang")})
@@ -84,6 +97,8 @@ def test_a_remote_server_is_added_with_headers(holdfast: Machine, here: Invoke) 
     ("arguments", "reason"),
     [
         (("add", "resource", "https://x"), "No MCP server can be called resource"),
+        (("add", "a\nb", "https://x"), "No MCP server can be called 'a\\nb'"),
+        (("add", "x", "ftp://x"), "starts with https:// or http://"),
         (("add", "x", "https://x", "--env", "A=1"), "--env is for a command"),
         (("add", "x", "--header", "A: 1", "--", "cmd"), "--header is for a URL"),
         (("add", "x", "https://x", "--header", "A"), "has no ':'"),

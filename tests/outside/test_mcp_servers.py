@@ -17,10 +17,13 @@ from typing import Any
 import pytest
 from tests.mcp.oauth.authorization_server import authorization_world, browse
 from tests.mcp_servers.support import PATIENCE, alive, scripted, server_of, text_of_call, until, until_gone
+from tests.outside.mcp_world import SCRIPT, Peer, tool
 from tests.outside.scripted_provider import Turn
-from tests.outside.world import World, answer, text_of
+from tests.outside.world import World, answer, called, result_of, text_of
 
 from holdfast import ClientError, Holdfast, InvalidRequest, McpServerNotFound, ServiceUnavailable
+from holdfast.core.location.service_map import ServiceMap
+from holdfast.schema.location import Location
 from holdfast.schema.mcp import (
     McpConnected,
     McpDisabled,
@@ -113,6 +116,27 @@ async def test_a_hung_server_delays_nothing(world: World) -> None:
         await until(hf, "s0", "connected")
         began = time.monotonic()
     assert time.monotonic() - began < 5
+
+
+async def test_one_who_gives_up_waiting_leaves_the_others_waiting(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MCP-156, MCP-322: also while the lists of a server are read."""
+    gate = tmp_path / "gate"
+    gate.touch()
+    monkeypatch.setattr("holdfast.core.mcp.servers.LEARN_SECONDS", 0.05)
+    configure(world, s=scripted(f"slow_list={gate}"))
+    async with world.host() as hf:
+        waits = asyncio.create_task(hf.mcp.connect("s"))
+        async with asyncio.timeout(PATIENCE):
+            while (await server_of(hf, "s")).version is None:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.005)
+        await called(world, hf, await hf.sessions.create(), "mcp_call", tool="s_echo")
+        assert "not known yet what these MCP servers offer: s." in result_of(world)
+        assert not waits.done()
+        gate.unlink()
+        await waits
+        assert (await server_of(hf, "s")).state == "connected"
 
 
 async def test_calls_share_a_start_and_its_failure(world: World, tmp_path: Path) -> None:
@@ -217,6 +241,41 @@ async def test_servers_are_added_and_removed_until_the_process_ends(world: World
         listening.cancel()
     async with world.host() as hf:
         assert [found.name for found in (await hf.mcp.list()).data] == ["s"]
+
+
+async def test_what_a_person_disconnects_stays_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MCP-153: through an edit of the server, and however long nobody uses the Location."""
+    monkeypatch.setattr(ServiceMap.__init__, "__kwdefaults__", {"idle": 0.01})
+    configure(world, s=scripted(), off=scripted(disabled=True))
+    async with world.host() as hf:
+        await until(hf, "s", "connected")
+        await hf.mcp.disconnect("s")
+        await hf.mcp.connect("off")
+        await asyncio.sleep(0.05)
+        assert (await server_of(hf, "s")).state == "disabled"
+        assert (await server_of(hf, "off")).state == "connected"
+        configure(world, s=scripted("stderr=other"), off=scripted(disabled=True, timeout=9000))
+        await hf.config.reload()
+        assert (await server_of(hf, "s")).state == "disabled"
+        with pytest.raises(ServiceUnavailable, match="disabled"):
+            await hf.mcp.call("s", tool="echo")
+        assert (await hf.mcp.call("off", tool="echo")).data.is_error is False
+
+
+async def test_what_a_server_offers_in_another_directory_is_not_taken_over(world: World, tmp_path: Path) -> None:
+    """MCP-320: the tools of a local server may depend on the directory that it runs in."""
+    configure(world, s={"type": "local", "command": [sys.executable, "-S", "-E", str(SCRIPT), "."]})
+    places = {name: Location(directory=str(tmp_path / name)) for name in ("one", "two")}
+    for number, (name, place) in enumerate(places.items(), 1):
+        Peer(tmp_path / name, name, *(tool(f"t{n}") for n in range(number)))
+        async with world.host() as hf:
+            await hf.mcp.connect("s", location=place)
+    async with world.host() as hf:
+        found = {name: (await hf.mcp.list(location=place)).data for name, place in places.items()}
+    assert {name: (one.state, one.tools) for name, (one,) in found.items()} == {
+        "one": ("known", 1),
+        "two": ("known", 2),
+    }
 
 
 async def _listen(hf: Holdfast, heard: list[tuple[str, str]]) -> None:

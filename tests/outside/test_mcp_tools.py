@@ -151,6 +151,27 @@ async def test_no_byte_that_was_sent_changes_whatever_becomes_of_a_server(world:
         assert longer.startswith(shorter.rstrip(b'"}]'))
 
 
+async def test_what_another_process_has_learned_is_not_told_back(world: World) -> None:
+    """MCP-321: a process that has not connected a server knows what others read, and does not go back to what it read
+    at its start."""
+    git = peer(world, "git", tool("log"))
+    servers(world, git, permissions=ALLOWED)
+    async with world.host() as hf:
+        await known(hf, git)
+        session = await hf.sessions.create()
+        await ask(hf, session, "one")
+    async with world.host() as one, world.host() as two:
+        await ask(one, session, "two")
+        git.says(tools=[tool("log"), tool("blame")])
+        await known(two, git)
+        for turn in range(2):
+            await ask(two, session, f"again {turn}")
+            await ask(one, session, f"back {turn}")
+        (message,) = await told(one, session)
+        assert "blame" in message
+        assert await breaks(one, session) == []
+
+
 async def listing(hf: Holdfast, tools: int) -> None:
     """Returns when a server is known to offer so many tools."""
     async with asyncio.timeout(PATIENCE):
@@ -427,6 +448,44 @@ async def test_hostile_names_and_texts_stay_in_their_place(world: World) -> None
     system = world.model.last.system
     assert system.count("</mcp_servers>") == 1
     assert "\u202e" not in system
+
+
+async def test_a_server_that_was_renamed_is_told_and_nobody_is_asked_about_its_old_tools(world: World) -> None:
+    """MCP-214, MCP-230: what was offered stays in the list of tools, and a call of it fails at once."""
+    git = peer(world, "git", tool("log"))
+    servers(world, git)
+    async with world.host() as hf:
+        await known(hf, git)
+        session = await hf.sessions.create()
+        await ask(hf, session, "one")
+        world.configure(mcp={"servers": {"vcs": git.config}})
+        await hf.config.reload()
+        await hf.mcp.connect("vcs")
+        part = await called(world, hf, session, "git_log")
+        assert isinstance(part.state, ToolError)
+        assert part.state.error.message.startswith("MCP server not found: git")
+        (message,) = await told(hf, session)
+        assert 'prefix="vcs_"' in message
+        assert "do not call their tools: git." in message
+        assert await breaks(hf, session) == []
+    assert git.heard() == []
+
+
+@pytest.mark.parametrize("through", ["mcp_call", "mcp_search"])
+async def test_a_call_waits_for_a_server_of_which_nothing_is_known(
+    world: World, monkeypatch: pytest.MonkeyPatch, through: str
+) -> None:
+    """MCP-322: one that fails or does not answer is named, and costs a limited time."""
+    monkeypatch.setattr("holdfast.core.mcp.servers.UNASKED_SECONDS", 60.0)
+    monkeypatch.setattr("holdfast.core.mcp.servers.LEARN_SECONDS", 0.3)
+    git, slow = peer(world, "git", tool("log")), peer(world, "slow")
+    servers(world, git, slow, permissions=ALLOWED, slow={"command": ["sh", "-c", "cat > /dev/null"]})
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        for name, expected in (("git_log", "log {}" if through == "mcp_call" else "git_log: "), ("slow_x", "slow")):
+            given = {"query": name} if through == "mcp_search" else {"tool": name, "arguments": {}}
+            await called(world, hf, session, through, **given)
+            assert expected in result_of(world)
 
 
 async def test_an_edit_that_leaves_a_server_the_same_says_nothing(world: World) -> None:

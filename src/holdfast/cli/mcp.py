@@ -264,6 +264,8 @@ def _configuration(target: Sequence[str], headers: Sequence[str], variables: Seq
             raise click.UsageError("--env is for a command; a URL takes --header")
         named = {name: value for name, value in (_pair(text, ":", "--header") for text in headers)}
         return {"type": "remote", "url": target[0], **({"headers": named} if named else {})}
+    if len(target) == 1 and "://" in target[0]:
+        raise click.UsageError("the address of a server starts with https:// or http://")
     if headers:
         raise click.UsageError("--header is for a URL; a command takes --env")
     declared = {name: value for name, value in (_pair(text, "=", "--env") for text in variables)}

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
+NAME_CHARACTERS = 200
+
+
 class ConfigNotChanged(HoldfastError):
     """A configuration file could not be changed; it is as it was."""
 
@@ -37,6 +40,8 @@ class McpConfigFile:
         ConfigNotChanged."""
         if name in RESERVED_SERVERS or name in ("servers", "timeout"):
             raise ConfigNotChanged(f"No MCP server can be called {name}.")
+        if not name.strip() or len(name) > NAME_CHARACTERS or not name.isprintable():
+            raise ConfigNotChanged(f"No MCP server can be called {name[:NAME_CHARACTERS]!r}.")
         self._change(lambda text: set_value(text, (*_above(text, name), name), dict(config)))
 
     def remove(self, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
@@ -97,7 +98,7 @@ class HttpExchange:
                     raise ServerClosed(f"The MCP server closed the connection: {error}") from error
             except (HttpError, TimeoutError, OSError) as error:
                 kind = ServerClosed if isinstance(error, HttpError) else Unreachable
-                raise kind(f"The MCP server at {request.url.origin.place} cannot be reached: {error}") from error
+                raise kind(f"The MCP server at {request.url.origin.place} cannot be reached: {_why(error)}") from error
             except ValueError as error:
                 raise ProtocolError(f"The request to the MCP server is not possible: {error}") from error
         raise AssertionError
@@ -189,3 +190,12 @@ async def refusal(response: Response) -> tuple[HttpRefused, bytes]:
         response.close()
     text = body[:1000].decode("utf-8", "replace") if not body.lstrip().startswith((b"<", b"{")) else ""
     return HttpRefused(response.status, text), body
+
+
+def _why(error: Exception) -> str:
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, TimeoutError) and number is None:
+        return f"no connection within {CONNECT_SECONDS:g} s"
+    if number is not None and number > 0:  # not an error of a name's resolution
+        return os.strerror(number)
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

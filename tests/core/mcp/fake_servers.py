@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -55,6 +55,15 @@ class FakeServers:
 
     def known(self) -> tuple[KnownServer, ...]:
         return self._known
+
+    async def look_again(self) -> None:
+        pass
+
+    def unknown(self) -> tuple[str, ...]:
+        return ()
+
+    async def learn(self, names: Collection[str] | None = None) -> bool:
+        return False
 
     async def manifest(self, hash: str) -> Manifest | None:
         return self.stored.get(hash)

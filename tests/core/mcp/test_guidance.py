@@ -11,7 +11,7 @@ from tests.core.mcp.fake_servers import FakeServers, manifest, tool
 from holdfast.core.context.snapshot import Snapshot
 from holdfast.core.context.system_context import Unchanged, Updated, initialize, observe, reconcile
 from holdfast.core.mcp.catalogue import Catalogue
-from holdfast.core.mcp.guidance import CHANGED, KEY, REMOVED, baseline, guidance, update
+from holdfast.core.mcp.guidance import CHANGED, KEY, REMOVED, ListedServers, baseline, guidance, update
 from holdfast.core.permission.rules import wholly_denied
 from holdfast.core.session.transcript import tokens
 from holdfast.schema.permission import Effect, Rule
@@ -154,13 +154,17 @@ async def test_a_server_for_which_there_is_no_room_is_not_called_gone() -> None:
 async def test_a_source_of_manifests_says_nothing_while_they_are_the_same() -> None:
     """MCP-214: what is known after a reconnect is the same value, and so is what another process reads."""
     servers = FakeServers(git=manifest(tool("log"), instructions="Hello"))
-    first = initialize(await observe(guidance(lambda: catalogue(servers).listed(ALLOW, ()))))
+
+    async def listed() -> ListedServers:
+        return catalogue(servers).listed(ALLOW, ())
+
+    first = initialize(await observe(guidance(listed)))
     stored = Snapshot.decode(first.snapshot.encode())
     servers.set(**servers.manifests)
-    again = await observe(guidance(lambda: catalogue(servers).listed(ALLOW, ())))
+    again = await observe(guidance(listed))
     assert isinstance(reconcile(again, stored), Unchanged)
     servers.set()
-    gone = reconcile(await observe(guidance(lambda: catalogue(servers).listed(ALLOW, ()))), stored)
+    gone = reconcile(await observe(guidance(listed)), stored)
     assert isinstance(gone, Updated)
     assert gone.text == REMOVED
     assert gone.keys == (KEY,)

@@ -41,6 +41,28 @@ def test_the_order_of_the_server_does_not_matter() -> None:
     assert made(Tool(name="a", input_schema=OBJECT)).hash != first.hash
 
 
+def test_texts_in_a_schema_have_no_characters_that_are_not_seen() -> None:
+    """MCP-213: names and values are sent as they are."""
+    hidden = "a\u202eb\U000e0041\u200b"
+    schema = {
+        "type": "object",
+        "title": hidden,
+        "properties": {
+            "default": {"description": hidden, "enum": [hidden], "anyOf": [{"$comment": hidden}]},
+            hidden: {"type": "string", "default": hidden},
+        },
+    }
+    (tool,) = made(Tool(name="a", input_schema=schema)).manifest.tools
+    assert tool.input_schema == {
+        "type": "object",
+        "title": "ab",
+        "properties": {
+            "default": {"description": "ab", "enum": [hidden], "anyOf": [{"$comment": "ab"}]},
+            hidden: {"type": "string", "default": hidden},
+        },
+    }
+
+
 def test_what_is_stored_is_what_was_made() -> None:
     """MCP-165."""
     found = made(

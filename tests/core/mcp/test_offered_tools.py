@@ -162,7 +162,7 @@ async def test_an_advertised_tool_is_never_stale() -> None:
     """MCP-202: neither a changed manifest nor a plugin that comes in between takes it away from its turn."""
     here = Here(git=manifest(tool("log")))
     turn = await here.turn()
-    here.servers.set()
+    here.servers.set(git=manifest(tool("blame")))
     here.registry.register({"git_log": other("the plugin's")}, Scope())
     assert texts(await turn.execute("git_log", {}, CONTEXT)) == ["git log {}"]
 
@@ -226,6 +226,17 @@ async def test_a_tool_that_appeared_within_the_epoch_can_be_called() -> None:
     here.servers.set(git=manifest(tool("log"), tool("blame")))
     assert "git_blame" not in names(await here.turn(offer))
     assert texts(await here.call("mcp_call", offer, tool="git_blame")) == ["git blame {}"]
+
+
+async def test_the_prefix_of_a_server_without_tools_is_its_own() -> None:
+    """MCP-203: in the whole epoch, also if that server is not configured any more."""
+    git = manifest(tool("lab_delete"), tool("log"))
+    here = Here(git=git, git_lab=manifest(), other=manifest(tool("x")))
+    offer = here.offered.catalogue.offer()
+    assert names(await here.turn(offer)) == ["mcp_search", "mcp_call", "git_log", "other_x"]
+    here.servers.set(git=git)
+    assert names(await here.turn(offer)) == ["mcp_search", "mcp_call", "git_log", "other_x"]
+    assert names(await here.turn()) == ["mcp_search", "mcp_call", "git_lab_delete", "git_log"]
 
 
 async def test_a_server_that_is_added_later_takes_back_its_prefix() -> None:

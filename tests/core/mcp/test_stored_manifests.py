@@ -10,7 +10,7 @@ import apsw
 import pytest
 from tests.conftest import ManualClock
 
-from holdfast.core.config.schema import LocalServer
+from holdfast.core.config.schema import LocalServer, RemoteServer
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.mcp.configured_servers import ConfiguredServer, configured_server
 from holdfast.core.mcp.manifest import Lists, MadeManifest, make_manifest
@@ -39,7 +39,7 @@ def offering(*names: str) -> MadeManifest:
 
 async def test_the_newest_of_each_configuration_is_known(database: SqliteDatabase) -> None:
     """MCP-165: an earlier one can still be read by its hash."""
-    stored = StoredManifests(database, ManualClock())
+    stored = StoredManifests(database, ManualClock(), "/here")
     old, new = offering("a"), offering("b")
     await stored.store(server("x"), old, "2025-11-25")
     await stored.store(server("x"), new, "2026-07-28")
@@ -51,10 +51,29 @@ async def test_the_newest_of_each_configuration_is_known(database: SqliteDatabas
     assert await stored.get("none") is None
 
 
+async def test_each_location_has_a_newest_of_its_own(database: SqliteDatabase) -> None:
+    """MCP-320: until then it takes what another one has stored."""
+    here, there = (StoredManifests(database, ManualClock(), place) for place in ("/here", "/there"))
+    one, other = offering("a"), offering("b")
+    remote = configured_server("r", RemoteServer(url="https://example.com/mcp"))
+    await here.store(server("x"), one, "v")
+    taken = await there.newest(server("x"))
+    assert taken is not None
+    assert (taken.known.hash, taken.own) == (one.hash, False)
+    await there.store(server("x"), other, "v")
+    own = await here.newest(server("x"))
+    assert own is not None
+    assert (own.known.hash, own.own) == (one.hash, True)
+    await there.store(remote, other, "v")
+    assert await here.hashes([server("x"), remote]) == {"s": one.hash, "r": other.hash}
+    assert await there.hashes([server("x")]) == {"s": other.hash}
+    assert await StoredManifests(database, ManualClock(), "/third").hashes([server("x")]) == {}
+
+
 async def test_old_manifests_are_removed_unless_an_epoch_offers_them(database: SqliteDatabase, tmp_path: Path) -> None:
     """MCP-166: nothing that was sent can change because of it."""
     clock = ManualClock()
-    stored = StoredManifests(database, clock)
+    stored = StoredManifests(database, clock, "/here")
     made = [offering(name) for name in "abcd"]
     for manifest in (made[2], *made[:2], offering("e")):
         await stored.store(server("x"), manifest, "v")
@@ -76,6 +95,6 @@ async def test_old_manifests_are_removed_unless_an_epoch_offers_them(database: S
 
 
 async def test_what_cannot_be_read_is_unknown(database: SqliteDatabase, tmp_path: Path) -> None:
-    stored = StoredManifests(database, ManualClock())
+    stored = StoredManifests(database, ManualClock(), "/here")
     await stored.store(server("x"), offering("a").replace(data=b"not json"), "v")
     assert await stored.newest(server("x")) is None

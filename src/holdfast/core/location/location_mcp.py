@@ -69,7 +69,7 @@ def open_mcp(
             environment=process.host.environment,
             logs=process.host.directories.data / "mcp",
             processes=processes,
-            manifests=StoredManifests(process.database, clock),
+            manifests=StoredManifests(process.database, clock, location.directory),
             authorizations=authorizations,
             clock=clock,
             announce=partial(process.sessions.log.announce, location=location),

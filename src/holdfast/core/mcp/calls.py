@@ -72,7 +72,10 @@ class McpCalls:
         return await self._send(named, arguments, context)
 
     async def _send(self, named: NamedTool, arguments: dict[str, Any], context: ToolContext) -> CallOutput:
-        other = claimed_by(named.name, named.server, {name: server_prefix(name) for name in self._names()})
+        configured = {name: server_prefix(name) for name in self._names()}
+        if named.server not in configured:  # nobody need decide about it
+            raise ToolFailure(str(McpServerNotFound(named.server)))
+        other = claimed_by(named.name, named.server, configured)
         if other is not None:
             raise ToolFailure(CLAIMED.format(name=named.name, other=other))
         metadata = {"server": named.server, "tool": named.tool.name, "input": shown_input(arguments)}

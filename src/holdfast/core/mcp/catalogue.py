@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from holdfast.core.mcp.guidance import listed_servers
-from holdfast.core.mcp.offer import definitions_tokens, write_offer
+from holdfast.core.mcp.offer import NO_TOOLS, definitions_tokens, write_offer
 from holdfast.core.mcp.tool_index import ToolIndex
 from holdfast.core.mcp.tool_names import named_tools, server_prefix
 from holdfast.core.permission.rules import wholly_denied
@@ -58,7 +58,12 @@ class Catalogue:
         """For an epoch that begins now: all servers with tools, or none if that were too much."""
         if not self.tools or self.definitions_tokens is None:
             return write_offer({})
-        return write_offer({server.name: server.hash for server in self.known if server.manifest.tools})
+        offered = {server.name: server for server in self.known if server.manifest.tools}
+        hashes = {name: server.hash for name, server in offered.items()}
+        alone = named_tools({name: server.manifest for name, server in offered.items()})
+        if len(alone) != len(self.tools):  # servers without tools count, too: some tools have names that are theirs
+            hashes |= dict.fromkeys(self.servers - offered.keys(), NO_TOOLS)
+        return write_offer(hashes)
 
     def usable(self, rules: Sequence[Rule], fences: Fences) -> list[NamedTool]:
         """The tools that an agent with these rules is not denied wholly."""

@@ -18,7 +18,7 @@ from holdfast.schema.codec import encode
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from holdfast.core.context.source import Absent
     from holdfast.core.context.system_context import SystemContext
@@ -60,9 +60,9 @@ class ListedServers(Record):
     """How many servers are not in the list."""
 
 
-def guidance(load: Callable[[], ListedServers]) -> SystemContext:
+def guidance(load: Callable[[], Awaitable[ListedServers]]) -> SystemContext:
     async def value() -> ListedServers | Absent:
-        listed = load()
+        listed = await load()
         return listed if listed.servers else ABSENT
 
     return make(

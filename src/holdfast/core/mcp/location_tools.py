@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from holdfast.core.context.system_context import SystemContext
+    from holdfast.core.mcp.guidance import ListedServers
     from holdfast.core.mcp.offered_tools import OfferedTools
     from holdfast.core.mcp.seam import Servers
     from holdfast.core.tool.authorization import PermissionAuthorizer
@@ -64,7 +65,11 @@ class McpTools:
             return EMPTY
         from holdfast.core.mcp.guidance import guidance
 
-        return guidance(lambda: self._offered.catalogue.listed(agent.permissions, agent.fences))
+        async def load() -> ListedServers:
+            await self._servers.look_again()
+            return self._offered.catalogue.listed(agent.permissions, agent.fences)
+
+        return guidance(load)
 
     @cached_property
     def _offered(self) -> OfferedTools:

@@ -17,6 +17,7 @@ from holdfast.core.mcp.seam import (
     ManifestTemplate,
     ManifestTool,
 )
+from holdfast.core.mcp.stranger_text import printable
 from holdfast.llm.schema_check import SchemaProblem, check_structure
 from holdfast.schema.frozen import Frozen
 
@@ -37,6 +38,11 @@ TOOLS_BYTES = 4 * 1024 * 1024
 """Of all tools together."""
 MOST_PROBLEMS = 20
 SHOWN_CHARACTERS = 200
+
+TEXTS = frozenset(("$comment", "description", "title"))
+VALUES = frozenset(("const", "default", "enum", "examples"))
+NAMED = frozenset(("$defs", "definitions", "dependentSchemas", "patternProperties", "properties"))
+"""Keywords of a schema: with text, with values, and with schemas by name."""
 
 _DECODER = msgspec.json.Decoder(Manifest)
 
@@ -155,12 +161,31 @@ def _tool(tool: Tool, problems: _Problems) -> ManifestTool | None:
     annotations = tool.annotations
     return ManifestTool(
         name=tool.name,
-        input_schema=schema,
+        input_schema=_readable(schema),
         title=_title(tool.title or (annotations.title if annotations is not None else None)),
         description=_shortened(tool.description, DESCRIPTION_BYTES),
         output_schema=output,
         annotations=_hints(annotations),
     )
+
+
+def _readable(schema: Any) -> Any:
+    """The texts in a schema without characters that are not seen. Names and values stay as they are sent."""
+    if isinstance(schema, list):
+        return [_readable(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {keyword: _readable_value(keyword, value) for keyword, value in schema.items()}
+
+
+def _readable_value(keyword: str, value: Any) -> Any:
+    if keyword in VALUES:
+        return value
+    if keyword in TEXTS and isinstance(value, str):
+        return printable(value)
+    if keyword in NAMED and isinstance(value, dict):
+        return {name: _readable(schema) for name, schema in value.items()}
+    return _readable(value)
 
 
 def _hints(annotations: Any) -> dict[str, Any] | None:

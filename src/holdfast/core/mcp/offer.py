@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from holdfast.llm.request import ToolDefinition
 
 NOTHING = ""
+NO_TOOLS = ""
+"""In the place of a hash: nothing of the server is offered, and names that begin with its prefix are not others'."""
 
 _SORTED = msgspec.json.Encoder(order="sorted")
 
@@ -27,7 +29,7 @@ def write_offer(hashes: Mapping[str, str]) -> str:
 
 
 def read_offer(text: str) -> dict[str, str]:
-    """Hashes by server name."""
+    """Hashes, or NO_TOOLS, by server name."""
     try:
         return decoder(dict[str, str]).decode(text) if text else {}
     except msgspec.DecodeError:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from holdfast.core.mcp.call_tool import call_tool
 from holdfast.core.mcp.calls import McpCalls
 from holdfast.core.mcp.catalogue import Catalogue
-from holdfast.core.mcp.offer import definition_tokens, read_offer
+from holdfast.core.mcp.offer import NO_TOOLS, definition_tokens, read_offer
 from holdfast.core.mcp.search_tool import search_tool
 from holdfast.core.mcp.tool_names import named_tools
 from holdfast.core.tool.registration import RegistrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from holdfast.core.mcp.seam import KnownServer, Manifest, Servers
     from holdfast.core.tool.authorization import PermissionAuthorizer
@@ -47,8 +47,8 @@ class OfferedTools:
         self._tokens = tokens
         self._calls = McpCalls(servers, names, authorizer)
         self._constant = (
-            search_tool(lambda: self.catalogue, authorizer.authority),
-            call_tool(self._calls, lambda: self.catalogue, lambda: frozenset(registered())),
+            search_tool(servers, lambda: self.catalogue, authorizer.authority),
+            call_tool(self._calls, servers, lambda: self.catalogue, lambda: frozenset(registered())),
         )
         self._constant_tokens = sum(definition_tokens(tool.definition) for tool in self._constant)
         self._catalogue: Catalogue | None = None
@@ -72,8 +72,9 @@ class OfferedTools:
         key = (offer, self._servers.configured)
         if (made := self._made.get(key)) is not None:
             return made
-        manifests, complete = await self._manifests(offer)
-        tools = (*(self._constant if key[1] else ()), *self._registrations(manifests))
+        hashes = read_offer(offer)
+        manifests, complete = await self._manifests(hashes)
+        tools = (*(self._constant if key[1] else ()), *self._registrations(manifests, hashes))
         if complete:
             if len(self._made) >= CACHED_OFFERS:
                 self._made.clear()
@@ -84,21 +85,21 @@ class OfferedTools:
         """Of all tools that can be called now."""
         return (*(tool.name for tool in self._constant), *self.catalogue.by_name)
 
-    async def _manifests(self, offer: str) -> tuple[dict[str, Manifest], bool]:
+    async def _manifests(self, hashes: Mapping[str, str]) -> tuple[dict[str, Manifest], bool]:
         found: dict[str, Manifest] = {}
-        hashes = read_offer(offer)
-        for server, hash in hashes.items():
+        offered = {server: hash for server, hash in hashes.items() if hash != NO_TOOLS}
+        for server, hash in offered.items():
             manifest = await self._servers.manifest(hash)
             if manifest is None and hash not in self._missing:
                 self._missing.add(hash)
                 log.warning("what the MCP server %s offered is not stored any more: its tools are missing", server)
             if manifest is not None:
                 found[server] = manifest
-        return found, len(found) == len(hashes)
+        return found, len(found) == len(offered)
 
-    def _registrations(self, manifests: dict[str, Manifest]) -> tuple[Registration, ...]:
+    def _registrations(self, manifests: Mapping[str, Manifest], servers: Iterable[str]) -> tuple[Registration, ...]:
         made: list[Registration] = []
-        for named in named_tools(manifests):
+        for named in named_tools(manifests, servers):
             try:
                 made.append(self._calls.registration(named))
             except RegistrationError as error:

@@ -61,7 +61,7 @@ class ManifestRefresh:
             self._client.know_tools(
                 Tool(name=tool.name, input_schema=tool.input_schema) for tool in known.manifest.tools
             )
-            self._hash = known.hash if stored.version == self._client.version else None
+            self._hash = known.hash if stored.own and stored.version == self._client.version else None
         self._task = run(self._follow())
 
     def stop(self) -> None:

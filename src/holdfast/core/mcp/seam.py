@@ -9,7 +9,7 @@ from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from contextvars import Context
 
     from holdfast.mcp.errors import NeedsAuthorization
@@ -94,6 +94,16 @@ class Servers(Protocol):
     def known(self) -> tuple[KnownServer, ...]:
         """The servers that are not disabled and whose manifest is known, sorted by name. A new object after each
         change."""
+
+    async def look_again(self) -> None:
+        """Read what other processes have learned since of servers that are not connected here."""
+
+    def unknown(self) -> tuple[str, ...]:
+        """The names of servers that are not disabled and of which nothing is known, sorted."""
+
+    async def learn(self, names: Collection[str] | None = None) -> bool:
+        """Start servers of which nothing is known, and wait for what they offer, for a limited time: those with these
+        names, or without names all that have not failed. Returns whether one is known now that was not."""
 
     async def manifest(self, hash: str) -> Manifest | None:
         """Any manifest that is stored, also an earlier one that an epoch refers to."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
+from holdfast.core.mcp.call_tool import SILENT
 from holdfast.core.mcp.stranger_text import one_line
 from holdfast.core.mcp.tool_definition import input_schema
 from holdfast.core.mcp.tool_names import SEARCH
@@ -17,9 +18,10 @@ from holdfast.schema.codec import encode
 from holdfast.schema.session_message import TextContent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from holdfast.core.mcp.catalogue import Catalogue
+    from holdfast.core.mcp.seam import Servers
     from holdfast.core.mcp.tool_names import NamedTool
     from holdfast.core.tool.builtin.authorize import AuthorityOf
     from holdfast.core.tool.tool import ToolContext
@@ -36,7 +38,7 @@ ONLY_SCHEMA_CHARACTERS = 30_000
 """Of the only tool that is found."""
 ALL_CHARACTERS = 40_000
 NONE = "No tool of an MCP server matches."
-EMPTY = "No tool of an MCP server is known yet. A server is asked for its tools when it starts."
+EMPTY = "No tool of an MCP server is known yet."
 
 
 class McpSearchInput(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -45,14 +47,20 @@ class McpSearchInput(msgspec.Struct, frozen=True, omit_defaults=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = DEFAULT_LIMIT
 
 
-def search_tool(catalogue: Callable[[], Catalogue], authority: AuthorityOf) -> Registration:
+def search_tool(servers: Servers, catalogue: Callable[[], Catalogue], authority: AuthorityOf) -> Registration:
     async def execute(given: McpSearchInput, context: ToolContext) -> CallOutput:
         own = await authority(context)
-        known = catalogue()
-        usable = known.usable(own.rules, own.fences)
-        names = {tool.name for tool in usable if given.server in (msgspec.UNSET, tool.server)}
-        found = known.index.search(given.query, lambda tool: tool.name in names)
-        text = _told(found, given.limit) if found else _nothing(usable)
+
+        def search() -> tuple[list[NamedTool], list[NamedTool]]:
+            known = catalogue()
+            usable = known.usable(own.rules, own.fences)
+            names = {tool.name for tool in usable if given.server in (msgspec.UNSET, tool.server)}
+            return usable, known.index.search(given.query, lambda tool: tool.name in names)
+
+        usable, found = search()
+        if not found and await servers.learn():
+            usable, found = search()
+        text = _told(found, given.limit) if found else _nothing(usable, servers.unknown())
         listed = [_listed(tool) for tool in found[: given.limit]]
         return CallOutput({"tools": listed, "total": len(found)}, (TextContent(text=text),))
 
@@ -95,7 +103,12 @@ def _arguments(named: NamedTool) -> str:
     return f"Arguments: {', '.join(names) or 'none'}. Required: {', '.join(needed) or 'none'}."
 
 
-def _nothing(usable: list[NamedTool]) -> str:
+def _nothing(usable: list[NamedTool], unknown: Sequence[str]) -> str:
+    silent = f" {SILENT.format(names=', '.join(one_line(name, 60) for name in unknown[:50]))}" if unknown else ""
+    return _matches_nothing(usable) + silent
+
+
+def _matches_nothing(usable: list[NamedTool]) -> str:
     counts = Counter(tool.server for tool in usable)
     if not counts:
         return EMPTY

@@ -59,11 +59,13 @@ class ServerState(Frozen):
 
 
 class Server:
-    def __init__(self, configured: ConfiguredServer, host: ServerHost, known_changed: Callable[[], None]) -> None:
+    def __init__(
+        self, configured: ConfiguredServer, host: ServerHost, known_changed: Callable[[], None], *, enabled: bool
+    ) -> None:
         """`known_changed` is called when what is known of the server has changed."""
         self.configured = configured
         self.log = ServerLog(log_path(host.logs, str(host.directory), configured.name), configured.secrets)
-        self.enabled = not configured.disabled
+        self.enabled = enabled
         self.known: KnownServer | None = None
         self.problems: tuple[str, ...] = ()
         """What was left out of the manifest."""
@@ -73,6 +75,8 @@ class Server:
         self._client: Client | None = None
         self._version: str | None = None
         self._last_version: str | None = None
+        self._own = False
+        """Whether this Location has a stored manifest of its own."""
         self._starting: asyncio.Task[Client] | None = None
         self._refresh: ManifestRefresh | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -94,6 +98,10 @@ class Server:
         return self._status
 
     @property
+    def connected(self) -> bool:
+        return self._client is not None
+
+    @property
     def version(self) -> str | None:
         """Of the protocol, while connected."""
         return self._version
@@ -104,7 +112,7 @@ class Server:
         """`stored` is what was known of the server last, if anything."""
         if stored is None:
             return
-        self.known, self._last_version = stored.known, stored.version
+        self.known, self._last_version, self._own = stored.known, stored.version, stored.own
         if self._status.state == "configured":
             self._set("known")
 
@@ -119,10 +127,14 @@ class Server:
         """Enable the server and start it. Returns when it is connected or has failed; see `status`."""
         self.enabled = True
         self._failures, self._not_before = 0, 0.0
+        await self.learn()
+
+    async def learn(self) -> None:
+        """Start the server if needed. Returns when what it offers is known or it has failed."""
         try:
             await self.client()
             if self._refresh is not None:
-                await self._refresh.first
+                await asyncio.shield(self._refresh.first)  # others may wait for it, too
         except (McpError, ServerUnavailable):
             pass
 
@@ -171,11 +183,11 @@ class Server:
         except NeedsAuthorization:
             raise
         except (McpError, ProcessError) as error:
-            raise ServerUnavailable(self.name, self._reason(error)) from error
+            raise ServerUnavailable(self.name, self.reason(error)) from error
 
     def needs_authorization(self, needs: NeedsAuthorization) -> None:
         """A request was refused for want of a credential."""
-        self._set("needs_auth", self._reason(needs))
+        self._set("needs_auth", self.reason(needs))
 
     def authorized(self) -> None:
         """A request was accepted, or may be now."""
@@ -206,7 +218,8 @@ class Server:
             self._failed(McpError(f"{type(error).__name__}"))
             raise McpError("it could not be started because of a defect") from error
         self._client, self._version = client, client.version
-        stored = StoredServer(self.known, self._last_version or "") if self.known is not None else None
+        known = self.known
+        stored = StoredServer(known, self._last_version or "", own=self._own) if known is not None else None
         self._last_version = client.version
         self._connected_at = asyncio.get_running_loop().time()
         self.log.line("state", f"protocol version {client.version}")
@@ -236,11 +249,11 @@ class Server:
             if self.known is None or isinstance(error, ServerClosed):  # nothing can be offered, or called
                 self._lost(error)
                 return
-            problems = (f"the list of tools could not be read: {self._reason(error)}",)
+            problems = (f"the list of tools could not be read: {self.reason(error)}",)
         for problem in problems if problems != self.problems else ():
             self.log.line("catalogue", problem)
         self.problems = problems
-        before = self.known
+        before, self._own = self.known, self._own or known is not None
         if known is not None and known != before:
             self.known = known
             self._known_changed()
@@ -277,7 +290,7 @@ class Server:
         longest = min(FIRST_DELAY * 2 ** (self._failures - 1), LONGEST_DELAY)
         self._failed_at = asyncio.get_running_loop().time()
         self._not_before = self._failed_at + longest * random.uniform(0.5, 1.0)
-        self._set("failed", self._reason(error))
+        self._set("failed", self.reason(error))
 
     # -- background ------------------------------------------------------------------------------------------------
 
@@ -334,7 +347,8 @@ class Server:
         shown = hide(text, self.configured.secrets)
         return error if shown == text else McpError(shown)
 
-    def _reason(self, error: Exception) -> str:
+    def reason(self, error: Exception) -> str:
+        """The text of an error, without secrets of the configuration."""
         cause = getattr(error, "cause", "")
         text = f"{error}: {cause}" if isinstance(error, ProcessError) and cause else str(error)
         return hide(text, self.configured.secrets)

@@ -77,7 +77,7 @@ async def _use(
         except NeedsAuthorization as needs:
             server.needs_authorization(needs)
             if asked is None or whom is None or not await asked.authorize(server.name, needs, whom):
-                raise ServerUnavailable(server.name, str(needs)) from needs
+                raise ServerUnavailable(server.name, server.reason(needs)) from needs
             continue
         except UrlElicitationRequired as error:
             if not await _visited(server, error, asked, whom):

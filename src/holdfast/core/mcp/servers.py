@@ -5,13 +5,14 @@ Nothing of the protocol is imported, read or started while there is no server.""
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.schema.exceptions import McpServerNotFound
 from holdfast.schema.mcp import McpStatusChanged
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 
     from holdfast.core.mcp.configured_servers import ConfiguredServer
     from holdfast.core.mcp.seam import CallFor, KnownServer, Manifest, Sampler
@@ -27,6 +28,8 @@ T = TypeVar("T")
 UNASKED_SECONDS = 0.25
 """How long a Location is open before servers are started that nobody has called: a command that only looks at
 something ends before that."""
+LEARN_SECONDS = 15.0
+"""How long a model waits for tools of servers that have never said what they offer."""
 
 
 class LocationServers:
@@ -42,6 +45,8 @@ class LocationServers:
         self._configured: Mapping[str, ConfiguredServer] = {}
         self._added: dict[str, ConfiguredServer] = {}
         self._removed: set[str] = set()
+        self._switched: dict[str, bool] = {}
+        """What was connected or disconnected by hand, by name: whether it is used."""
         self._servers: dict[str, Server] = {}
         self._known: tuple[KnownServer, ...] | None = ()
         self._opened = False
@@ -59,7 +64,8 @@ class LocationServers:
     @property
     def changed_by_hand(self) -> bool:
         """Whether something would be forgotten if the Location were closed."""
-        return bool(self._added or self._removed)
+        switched = (server.enabled == server.configured.disabled for server in self._servers.values())
+        return bool(self._added or self._removed) or any(switched)
 
     def wanted(self) -> dict[str, ConfiguredServer]:
         """What there should be, by name: the configured servers and what was added, without what was removed."""
@@ -94,12 +100,14 @@ class LocationServers:
         """Until this process ends. It takes the place of a configured one of its name."""
         self._added[server.name] = server
         self._removed.discard(server.name)
+        self._switched.pop(server.name, None)
         self._apply()
 
     async def remove(self, name: str) -> None:
         """Until this process ends. Raises McpServerNotFound."""
         self.get(name)
         self._added.pop(name, None)
+        self._switched.pop(name, None)
         if name in self._configured:
             self._removed.add(name)
         self._apply()
@@ -108,11 +116,13 @@ class LocationServers:
     async def connect(self, name: str) -> None:
         """Raises McpServerNotFound. Returns when the server is connected or has failed."""
         server = self.get(name)
+        self._switched[name] = True
         await server.connect()
         self._known = None
 
     async def disconnect(self, name: str) -> None:
         server = self.get(name)
+        self._switched[name] = False
         await server.disconnect()
         self._known = None
 
@@ -139,6 +149,32 @@ class LocationServers:
         if self._known is None:
             self._known = tuple(server.known for server in self.all() if server.enabled and server.known is not None)
         return self._known
+
+    async def look_again(self) -> None:
+        idle = [server for server in self._servers.values() if self._opened and not server.connected]
+        if not idle:
+            return
+        newest = await self._host.manifests.hashes(server.configured for server in idle)
+        await self._read_known(
+            server
+            for server in idle
+            if server.name in newest and (server.known is None or server.known.hash != newest[server.name])
+        )
+
+    def unknown(self) -> tuple[str, ...]:
+        return tuple(server.name for server in self.all() if server.enabled and server.known is None)
+
+    async def learn(self, names: Collection[str] | None = None) -> bool:
+        unknown = [server for server in self.all() if server.enabled and server.known is None]
+        if names is None:
+            unknown = [server for server in unknown if server.status.error is None]
+        else:
+            unknown = [server for server in unknown if server.name in names]
+        if unknown:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LEARN_SECONDS):
+                    await asyncio.gather(*(server.learn() for server in unknown))
+        return any(server.known is not None for server in unknown)
 
     async def manifest(self, hash: str) -> Manifest | None:
         for server in self.known():
@@ -229,7 +265,8 @@ class LocationServers:
     def _new(self, configured: ConfiguredServer) -> Server:
         from holdfast.core.mcp.server import Server
 
-        made = self._servers[configured.name] = Server(configured, self._host, self._forget_known)
+        enabled = self._switched.get(configured.name, not configured.disabled)
+        made = self._servers[configured.name] = Server(configured, self._host, self._forget_known, enabled=enabled)
         return made
 
     async def _begin(self, servers: Iterable[Server]) -> None:
@@ -238,8 +275,10 @@ class LocationServers:
 
     async def _read_known(self, servers: Iterable[Server]) -> None:
         for server in servers:
-            server.begin(await self._host.manifests.newest(server.configured))
-        self._known = None
+            stored = await self._host.manifests.newest(server.configured)
+            if not server.connected:  # otherwise it was read in the meantime
+                server.begin(stored)
+                self._known = None
 
     def _forget_known(self) -> None:
         self._known = None

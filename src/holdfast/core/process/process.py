@@ -238,7 +238,7 @@ class Processes:
                 pass_fds=launch.descriptors,
             )
         except (OSError, ValueError) as problem:
-            raise ProcessError(command, "cannot be started", cause=str(problem)) from problem
+            raise ProcessError(command, "cannot be started", cause=_why(problem, command)) from problem
         if self._watchdog is not None:
             self._watchdog.watch(popen.pid)
         return popen
@@ -396,3 +396,10 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"SIG{number}"
+
+
+def _why(problem: OSError | ValueError, command: Sequence[str]) -> str:
+    """The missing file is named if it is not the command: the directory to start in, for example."""
+    if not isinstance(problem, OSError) or problem.strerror is None:
+        return str(problem)
+    return problem.strerror if problem.filename in (None, *command[:1]) else f"{problem.strerror}: {problem.filename}"

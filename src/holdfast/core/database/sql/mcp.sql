@@ -4,6 +4,9 @@
 select server.hash, server.version, manifest.data from mcp_server server join mcp_manifest manifest on manifest.hash = server.hash
 where server.key = :key
 
+-- name: mcp.newest_hashes
+select key, hash from mcp_server where key in (select value from json_each(:keys))
+
 -- name: mcp.manifest
 select data from mcp_manifest where hash = :hash
 
