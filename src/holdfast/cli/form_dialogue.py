@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from holdfast.cli.output import brief, one_line, visible
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 YES = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 SHOWN_CHARACTERS = 2_000
+NUMBER_CHARACTERS = 9
+"""Of the number of an option."""
 
 
 class _NotAValue(Exception):
@@ -123,14 +126,18 @@ def _expected(field: FormField) -> str:
 
 def _number(field: IntegerField | NumberField, line: str) -> int | float:
     try:
-        return int(line) if isinstance(field, IntegerField) or line.lstrip("+-").isdecimal() else float(line)
-    except ValueError:
-        raise _NotAValue(_expected(field)) from None
+        whole = isinstance(field, IntegerField) or line.lstrip("+-").isdecimal()
+        found: int | float = int(line) if whole else float(line)
+        if math.isfinite(found):
+            return found
+    except (ValueError, OverflowError):
+        pass
+    raise _NotAValue(_expected(field))
 
 
 def _option(field: StringField | MultiselectField, line: str) -> str:
     options = field.options or ()
-    if line.isdecimal() and 1 <= int(line) <= len(options):
+    if line.isdecimal() and len(line) <= NUMBER_CHARACTERS and 1 <= int(line) <= len(options):
         return options[int(line) - 1].value
     for option in options:
         if line.lower() in (option.label.lower(), option.value.lower()):

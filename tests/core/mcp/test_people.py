@@ -230,6 +230,27 @@ async def test_a_completed_visit_answers_its_form(desks: Any) -> None:
     assert not desk.people._visits
 
 
+async def test_a_notice_of_a_visit_answers_no_other_question(desks: Any) -> None:
+    """MCP-253: a form is answered by a person, whatever its server announces."""
+    desk = desks()
+    desk.people.completed("shop", "")
+    desk.people.completed("shop", "e1")
+    named = Elicitation(message="Who?", requested_schema=NAME.requested_schema, elicitation_id="e1")
+    for request in (NAME, named):
+        work = desk.start(desk.people.elicit("shop", request, WHOM))
+        (form,) = await desk.open()
+        await desk.forms.reply(SES, form.id, {"name": "Ada"})
+        assert await soon(work) == ElicitationAnswer(action="accept", content={"name": "Ada"})
+
+
+async def test_what_a_result_asks_for_has_a_bounded_size(desks: Any) -> None:
+    """MCP-341"""
+    desk = desks()
+    with pytest.raises(ProtocolError, match="1048576 bytes"):
+        await desk.people.input("shop", InputRequired({"a": NAME}, "x" * 1024 * 1024), WHOM)
+    assert await desk.forms.list() == ()
+
+
 async def test_where_nobody_is_there_nobody_is_asked(desks: Any) -> None:
     """MCP-254"""
     desk = desks(unattended="deny")

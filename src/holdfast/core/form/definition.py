@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from holdfast.core.form.answer import value_problem
+from holdfast.core.form.answer import is_number, value_problem
 from holdfast.core.form.errors import InvalidForm
 from holdfast.llm.bounded_pattern import PatternError, bounded_pattern
 from holdfast.schema.codec import encode
@@ -73,8 +72,7 @@ def _condition_problem(condition: FormCondition, earlier: Mapping[str, FormField
         case BooleanField() | ExternalField():
             return None if isinstance(value, bool) else f"its condition on {name!r} needs a boolean"
         case NumberField() | IntegerField():
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            return None if number else f"its condition on {name!r} needs a number"
+            return None if is_number(value) else f"its condition on {name!r} needs a number"
     if not isinstance(value, str):
         return f"its condition on {name!r} needs a string"
     if target.options is not None and not target.custom and value not in {option.value for option in target.options}:
@@ -122,7 +120,7 @@ def _options_problem(options: Sequence[FormOption]) -> str | None:
 
 
 def _range_problem(least: float | None, most: float | None, name: str) -> str | None:
-    if any(bound is not None and not math.isfinite(bound) for bound in (least, most)):
+    if any(bound is not None and not is_number(bound) for bound in (least, most)):
         return "a limit is not a finite number"
     return (
         f"its {name} is greater than its greatest" if least is not None and most is not None and least > most else None

@@ -23,7 +23,7 @@ from holdfast.core.permission.requests import TooManyRequests, Unreachable
 from holdfast.mcp.errors import ProtocolError, RpcError
 from holdfast.mcp.input import INPUT_METHODS, Elicitation, ElicitationAnswer, InputRequired, method_of
 from holdfast.mcp.messages import INTERNAL_ERROR, INVALID_PARAMS
-from holdfast.schema.codec import decode_any
+from holdfast.schema.codec import decode_any, encode
 from holdfast.schema.question import QuestionTool
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from holdfast.schema.form import Form
 
 MOST_COMPLETED = 100
+INPUT_BYTES = 1024 * 1024
+"""Of what a result asks for and of the server's state, as they are stored."""
 CANCELLED = FormReply(cancelled="interrupted")
 
 Key = tuple[str, str, str]
@@ -77,7 +79,7 @@ class FormPeople:
             draft = as_draft(server, request)
         except ElicitationRefused as error:
             raise RpcError(INVALID_PARAMS, str(error)) from error
-        if (visit := (server, request.elicitation_id or "")) in self._completed:
+        if request.mode == "url" and (visit := (server, request.elicitation_id or "")) in self._completed:
             self._completed.remove(visit)
             return ElicitationAnswer(action="accept")
         try:
@@ -88,12 +90,14 @@ class FormPeople:
         return as_answer(request, reply)
 
     async def input(self, server: str, required: InputRequired, whom: CallFor) -> Mapping[str, ElicitationAnswer]:
-        """Raises ProtocolError if no form can show what is asked."""
+        """Raises ProtocolError if no form can show what is asked, or if it is too large to be stored."""
         asked = {key: request for key, request in required.requests.items() if isinstance(request, Elicitation)}
         execution = self._execution(whom)
         if execution.given is not None and execution.given[0] is required:
             return execution.given[1]  # the server refused the call before it looked at them
         held: dict[str, Any] | None = {"server": server, "input": _stored(required)}
+        if len(encode(held)) > INPUT_BYTES:
+            raise ProtocolError(f"The input that is asked for and its state have more than {INPUT_BYTES} bytes")
         drafts = []
         for request in asked.values():
             try:
