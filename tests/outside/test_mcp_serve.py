@@ -222,7 +222,8 @@ def test_a_client_that_reads_nothing_is_given_up(holdfast: Machine) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
-        assert process.stdin is not None and process.stderr is not None
+        assert process.stdin is not None
+        assert process.stderr is not None
         with suppress(BrokenPipeError):
             process.stdin.write("\n".join(lines).encode() + b"\n")
             process.stdin.flush()

@@ -28,7 +28,9 @@ class OwnPipes:
         Raises NoPipes."""
         for fd, name in ((0, "input"), (1, "output")):
             if not _can_be_waited_for(fd):
-                raise NoPipes(f"Standard {name} is not a pipe, a socket or a terminal. An MCP client starts this command.")
+                raise NoPipes(
+                    f"Standard {name} is not a pipe, a socket or a terminal. An MCP client starts this command."
+                )
         incoming, outgoing = os.dup(0), os.dup(1)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
