@@ -238,6 +238,17 @@ async def test_a_definition_that_is_not_valid_is_refused(
             assert reason in str(refused.value)
 
 
+@pytest.mark.parametrize("id", ["frm_", "frm_a/b", "frm_\0", "frm_a?b", f"frm_{'x' * 101}", "frm_a\n", "other"])
+async def test_an_id_that_cannot_be_addressed_is_refused(world: World, id: str) -> None:
+    """API-632"""
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        for owner in (session.id, "global"):
+            with pytest.raises(InvalidRequest):
+                await hf.forms.create(owner, id=id, title="Form", fields=(NAME,))
+        assert (await hf.forms.list_requests()).data == []
+
+
 @pytest.mark.parametrize("of_session", [False, True])
 async def test_so_many_forms_may_wait(world: World, of_session: bool) -> None:
     """API-618"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -31,6 +32,9 @@ TITLE_CHARACTERS = 500
 TEXT_CHARACTERS = 4_000
 URL_CHARACTERS = 4_000
 METADATA_BYTES = 64 * 1024
+ID_CHARACTERS = 100
+
+_ID = re.compile(rf"frm_[A-Za-z0-9_-]{{1,{ID_CHARACTERS}}}")
 
 
 def check_form(title: str, fields: Sequence[FormField], metadata: Mapping[str, Any] | None = None) -> None:
@@ -47,6 +51,12 @@ def check_form(title: str, fields: Sequence[FormField], metadata: Mapping[str, A
         if problem is not None:
             raise InvalidForm(f"field {field.key[:KEY_CHARACTERS]!r}: {problem}")
         earlier[field.key] = field
+
+
+def check_id(id: str) -> None:
+    """An id that a caller chose is a part of addresses. Raises InvalidForm."""
+    if not _ID.fullmatch(id):
+        raise InvalidForm(f"its id is not `frm_` with 1 to {ID_CHARACTERS} letters, digits, `_` or `-`", field="id")
 
 
 def _problem(field: FormField, earlier: Mapping[str, FormField]) -> str | None:
