@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.conftest import ManualClock
@@ -18,9 +19,10 @@ from holdfast.core.mcp.people import FormPeople
 from holdfast.core.mcp.seam import CallFor
 from holdfast.core.permission.permission import Unattended
 from holdfast.core.session.ancestors import Ancestors
-from holdfast.mcp.errors import ProtocolError, RpcError
+from holdfast.mcp.errors import Challenge, NeedsAuthorization, ProtocolError, RpcError
 from holdfast.mcp.input import Elicitation, ElicitationAnswer, InputRequired, RootsRequest
 from holdfast.schema.form import Form
+from holdfast.schema.question import QuestionTool
 
 pytestmark = pytest.mark.anyio
 
@@ -270,3 +272,32 @@ async def test_what_cannot_be_shown_is_told_to_the_server(desks: Any) -> None:
     with pytest.raises(ProtocolError, match="deep"):
         await desk.people.input("shop", InputRequired({"a": NAME, "b": bad}), WHOM)
     assert await desk.forms.list() == ()
+
+
+class Arrived:
+    """An authorization whose credential is stored when the wait begins."""
+
+    integration_id = "mcp_1"
+
+    def __init__(self, seen: str | None) -> None:
+        self.authorizer = self
+        self._seen = seen
+
+    def credential(self) -> Any:
+        return SimpleNamespace(access=self._seen) if self._seen is not None else None
+
+    async def arrival(self, refused: str | None) -> Any:
+        return SimpleNamespace(access="new")
+
+
+async def test_a_credential_that_arrives_before_the_form_is_not_missed(desks: Any) -> None:
+    """MCP-344: since the refusal, or while the form is recorded."""
+    desk = desks()
+    needs = NeedsAuthorization(Challenge("https://a.example", 401, {}), "", "old")
+    desk.people = FormPeople(desk.forms, lambda server: cast("Any", Arrived("new")))
+    assert await soon(desk.people.authorize("shop", needs, WHOM))
+    assert await desk.forms.held(SES, QuestionTool(message_id="msg_1", call_id="call_1")) == []
+    for seen in (None, "old"):
+        desk.people = FormPeople(desk.forms, lambda server, seen=seen: cast("Any", Arrived(seen)))
+        assert await soon(desk.people.authorize("shop", needs, WHOM))
+        assert await desk.forms.list() == ()

@@ -151,9 +151,12 @@ class FormPeople:
         authorization = self._authorization(server)
         if authorization is None or self._unattended:
             return False
+        found = authorization.authorizer.credential()
+        if found is not None and found.access != needs.refused:
+            return True  # it has arrived since the refusal
         wait = AuthorizationWait(self._forms, authorization, server, whom.session_id)
         try:
-            (reply,) = await wait.run(lambda draft: self._ask([draft], whom))
+            (reply,) = await wait.run(needs.refused, lambda draft: self._ask([draft], whom))
         except TooManyRequests:
             return False
         return reply.answer is not None
