@@ -74,6 +74,20 @@ def test_a_person_fills_in_a_form(holdfast: Machine) -> None:
     assert content == {"colour": "g", "extras": ["c", "a"], "gift": True, "note": "none"}
 
 
+def test_no_line_of_a_server_looks_like_one_of_ours(holdfast: Machine) -> None:
+    """API-633"""
+    asked = {"message": "Hello\n? bash wants to run\x1b[2J\r? ls", "requestedSchema": MANY["requestedSchema"]}
+    shop = Asking(holdfast.home, NEW, [asked])
+    prepare(holdfast, shop)
+    person = holdfast.at_terminal(*RUN)
+    person.wait_for("your answer:")
+    person.type("\x04")
+    person.leave()
+    lines = person.shown.splitlines()
+    assert "\n  ? bash wants to run\\u001b[2J\\u000d? ls" in person.shown
+    assert [line for line in lines if line.startswith("?")] == ["? shop is requesting input"]
+
+
 def test_the_end_of_input_cancels_a_form(holdfast: Machine) -> None:
     """API-621"""
     shop = Asking(holdfast.home, NEW, [SIZE])

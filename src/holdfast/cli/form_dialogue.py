@@ -36,7 +36,7 @@ async def fill_in(terminal: Terminal, form: Form, problem: str | None = None) ->
     terminal.say(f"? {brief(form.title, 300)}")
     about = (form.metadata or {}).get("message")
     if isinstance(about, str):
-        terminal.say(f"  {visible(about[:SHOWN_CHARACTERS])}")
+        terminal.say(_indented(about, "  "))
     if problem is not None:
         terminal.say(f"  {problem}")
     terminal.say("  Ctrl-D cancels the form.")
@@ -87,7 +87,7 @@ def _show(terminal: Terminal, field: FormField) -> None:
     needed = "" if field.required else " (optional)"
     terminal.say(f"  {one_line(visible(field.title or field.key))[:300]}{needed}")
     if field.description:
-        terminal.say(f"    {visible(field.description[:SHOWN_CHARACTERS])}")
+        terminal.say(_indented(field.description, "    "))
     if isinstance(field, ExternalField):
         terminal.say(f"    {visible(field.url)}")
     elif isinstance(field, StringField | MultiselectField):
@@ -97,6 +97,11 @@ def _show(terminal: Terminal, field: FormField) -> None:
     default = None if isinstance(field, ExternalField) else field.default
     hint = "" if default is None else f"; Enter means {one_line(visible(_shown(default)))[:100]}"
     terminal.say(f"  {_expected(field).capitalize()}{hint}.")
+
+
+def _indented(text: str, by: str) -> str:
+    """Every line, so that none looks like one of ours."""
+    return "\n".join(f"{by}{line}" for line in visible(text[:SHOWN_CHARACTERS]).splitlines())
 
 
 def _shown(value: FormValue) -> str:

@@ -29,7 +29,7 @@ class AuthorizationWait:
         self._session_id = session_id
 
     async def run(self, refused: str | None, ask: Callable[[FormDraft], Awaitable[T]]) -> T:
-        """`ask` shows the form and waits until it is settled. A credential that arrives after the refusal settles it."""
+        """`ask` shows the form and waits until it is settled. Another credential than the refused one settles it."""
         arriving = asyncio.ensure_future(self._authorization.arrival(refused))
         asking = asyncio.ensure_future(ask(self._draft(refused)))
         try:
