@@ -290,14 +290,16 @@ class Arrived:
         return SimpleNamespace(access="new")
 
 
+def with_credential(desk: Desk, seen: str | None) -> FormPeople:
+    return FormPeople(desk.forms, lambda server: cast("Any", Arrived(seen)))
+
+
 async def test_a_credential_that_arrives_before_the_form_is_not_missed(desks: Any) -> None:
     """MCP-344: since the refusal, or while the form is recorded."""
     desk = desks()
     needs = NeedsAuthorization(Challenge("https://a.example", 401, {}), "", "old")
-    desk.people = FormPeople(desk.forms, lambda server: cast("Any", Arrived("new")))
-    assert await soon(desk.people.authorize("shop", needs, WHOM))
+    assert await soon(with_credential(desk, "new").authorize("shop", needs, WHOM))
     assert await desk.forms.held(SES, QuestionTool(message_id="msg_1", call_id="call_1")) == []
     for seen in (None, "old"):
-        desk.people = FormPeople(desk.forms, lambda server, seen=seen: cast("Any", Arrived(seen)))
-        assert await soon(desk.people.authorize("shop", needs, WHOM))
+        assert await soon(with_credential(desk, seen).authorize("shop", needs, WHOM))
         assert await desk.forms.list() == ()
