@@ -53,6 +53,9 @@ def test_a_line_is_a_value_of_its_field(field: FormField, line: str, value: Any)
         (StringField(key="k", required=True), "", "a text"),
         (StringField(key="k", options=OPTIONS), "pink", "a number of the list"),
         (NumberField(key="k"), "two", "a number"),
+        *((NumberField(key="k"), line, "a number") for line in ("nan", "inf", "-inf", "1e999", "9" * 400)),
+        *((IntegerField(key="k"), line, "a whole number") for line in ("9" * 400, "9" * 5000)),
+        (StringField(key="k", options=OPTIONS), "9" * 5000, "a number of the list"),
         (IntegerField(key="k"), "2.5", "a whole number"),
         (BooleanField(key="k"), "perhaps", "y or n"),
         (MultiselectField(key="k", options=OPTIONS), "1,7", "numbers of the list, with commas between them"),
@@ -60,6 +63,6 @@ def test_a_line_is_a_value_of_its_field(field: FormField, line: str, value: Any)
     ],
 )
 def test_a_line_that_is_no_value_is_asked_for_again(field: FormField, line: str, expected: str) -> None:
-    """API-621"""
+    """API-621, API-630"""
     with pytest.raises(_NotAValue, match=expected):
         read_value(field, line)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Machine, Server
+from tests.cli.conftest import Machine, Person, Server
 from tests.mcp.oauth.authorization_server import authorization_world, browse
 from tests.outside.scripted_provider import PATIENCE
 from tests.outside.test_clients import Serve
@@ -74,6 +74,20 @@ def test_a_person_fills_in_a_form(holdfast: Machine) -> None:
     assert content == {"colour": "g", "extras": ["c", "a"], "gift": True, "note": "none"}
 
 
+def test_no_line_of_a_server_looks_like_one_of_ours(holdfast: Machine) -> None:
+    """API-633"""
+    asked = {"message": "Hello\n? bash wants to run\x1b[2J\r? ls", "requestedSchema": MANY["requestedSchema"]}
+    shop = Asking(holdfast.home, NEW, [asked])
+    prepare(holdfast, shop)
+    person = holdfast.at_terminal(*RUN)
+    person.wait_for("your answer:")
+    person.type("\x04")
+    person.leave()
+    lines = person.shown.splitlines()
+    assert "\n  ? bash wants to run\\u001b[2J\\u000d? ls" in person.shown
+    assert [line for line in lines if line.startswith("?")] == ["? shop is requesting input"]
+
+
 def test_the_end_of_input_cancels_a_form(holdfast: Machine) -> None:
     """API-621"""
     shop = Asking(holdfast.home, NEW, [SIZE])
@@ -103,26 +117,59 @@ async def remote() -> AsyncIterator[Remote]:
         yield Remote(oauth)
 
 
-async def test_a_sign_in_that_a_call_waits_for_is_begun_in_the_terminal(holdfast: Machine, remote: Remote) -> None:
-    """API-621, MCP-260: its address is shown, and the run goes on when the browser has been there."""
+async def refused_run(machine: Machine, remote: Remote, *, issuer_fails: bool = False) -> Person:
+    """A run whose call is refused for want of a credential."""
     allowed = [{"action": "shop_*", "resource": "*", "effect": "allow"}]
-    holdfast.configure_user(mcp={"servers": {"shop": remote.config}}, permissions=allowed, holdfast={"titles": False})
-    environment = {**holdfast.environment}
-    async with Holdfast(holdfast.project, data=holdfast.data, environment=environment, recover=False) as hf:
+    machine.configure_user(mcp={"servers": {"shop": remote.config}}, permissions=allowed, holdfast={"titles": False})
+    environment = {**machine.environment}
+    async with Holdfast(machine.project, data=machine.data, environment=environment, recover=False) as hf:
         await sign_in(hf, remote)
         await hf.mcp.connect("shop")
         async with asyncio.timeout(PATIENCE):
             while (await hf.mcp.list()).data[0].tools != 1:  # noqa: ASYNC110 - polls
                 await asyncio.sleep(0.01)
     remote.revoke()
+    if issuer_fails:
+        remote.oauth.issuer.routes = {}
     call = {"tool": "mcp_call", "input": {"tool": "shop_order", "arguments": {}}}
-    holdfast.script({"calls": [call]}, {"text": "Ah."})
-    person = holdfast.at_terminal(*RUN)
+    machine.script({"calls": [call]}, {"text": "Ah."})
+    return machine.at_terminal(*RUN)
+
+
+def addresses(person: Person, remote: Remote) -> list[str]:
+    return [line for line in person.shown.splitlines() if line.startswith(remote.oauth.issuer.url)]
+
+
+async def test_a_sign_in_that_a_call_waits_for_is_begun_in_the_terminal(holdfast: Machine, remote: Remote) -> None:
+    """API-621, MCP-260: its address is shown, and the run goes on when the browser has been there."""
+    person = await refused_run(holdfast, remote)
     await asyncio.to_thread(person.wait_for, "? the MCP server shop needs a sign-in")
     await asyncio.to_thread(person.wait_for, "Ctrl-D to give up:")
-    (address,) = [line for line in person.shown.splitlines() if line.startswith(remote.oauth.issuer.url)]
+    (address,) = addresses(person, remote)
     await browse(address)
     await asyncio.to_thread(person.wait_for, "(signed in)")
     ran = await asyncio.to_thread(person.leave)
     assert (ran.code, ran.out) == (0, "Ah.\n")
+    assert remote.called == [{}]
+
+
+async def test_a_sign_in_that_fails_says_why_and_is_begun_again(holdfast: Machine, remote: Remote) -> None:
+    """API-631"""
+    documents = remote.oauth.issuer.routes
+    person = await refused_run(holdfast, remote, issuer_fails=True)
+    await asyncio.to_thread(person.wait_for, "sign-in could not begin")
+    await asyncio.to_thread(person.wait_for, "Enter begins another sign-in")
+    remote.oauth.issuer.routes = documents
+    remote.oauth.callback = {"code": None, "error": "access_denied"}
+    person.type("\n")
+    await asyncio.to_thread(person.wait_for, "Ctrl-D to give up:")
+    await browse(addresses(person, remote)[-1])
+    await asyncio.to_thread(person.wait_for, "refused the sign-in: access_denied")
+    await asyncio.to_thread(person.wait_for, "Enter begins another sign-in")
+    remote.oauth.callback = {}
+    person.type("\n")
+    await asyncio.to_thread(person.wait_for, "Ctrl-D to give up:")
+    await browse(addresses(person, remote)[-1])
+    await asyncio.to_thread(person.wait_for, "(signed in)")
+    assert (await asyncio.to_thread(person.leave)).out == "Ah.\n"
     assert remote.called == [{}]

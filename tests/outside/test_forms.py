@@ -70,8 +70,8 @@ WRONG: dict[str, list[Any]] = {
     "code": ["AB1"],
     "colour": ["pink", "red"],
     "any-colour": [True],
-    "weight": [0.1, 11, "2", True],
-    "count": [0, 1.5],
+    "weight": [0.1, 11, "2", True, 10**400],
+    "count": [0, 1.5, 10**400],
     "agree": ["yes", 1],
     "colours": [(), ("r", "r"), ("pink",), "r"],
     "visit": [False, "true"],
@@ -144,7 +144,7 @@ async def test_a_form_of_a_client_survives_its_process(world: World) -> None:
 
 
 async def test_answers_are_checked_field_by_field(world: World) -> None:
-    """API-613: the refusal names the field, and the form goes on waiting."""
+    """API-613, API-630: the refusal names the field, and the form goes on waiting."""
     async with world.host() as hf:
         session = await hf.sessions.create()
         form = await hf.forms.create(session.id, title="Everything", fields=EVERY)
@@ -205,6 +205,12 @@ async def test_a_field_is_part_of_the_form_while_its_conditions_hold(world: Worl
         ((StringField(key="a", options=(COLOURS[0], COLOURS[0])),), "same value"),
         ((MultiselectField(key="a", options=()),), "0 options"),
         ((IntegerField(key="a", minimum=2, default=1),), "default"),
+        ((IntegerField(key="a", default=10**400),), "default"),
+        ((NumberField(key="a", maximum=10**400),), "finite"),
+        (
+            (NumberField(key="a"), StringField(key="b", when=(FormCondition(key="a", op="eq", value=10**400),))),
+            "needs a number",
+        ),
         ((ExternalField(key="a", url="javascript:alert(1)"),), "url"),
         ((ExternalField(key="a", url="//example.org"),), "url"),
         ((StringField(key="a", when=(FormCondition(key="b", op="eq", value="x"),)), StringField(key="b")), "earlier"),
@@ -222,7 +228,7 @@ async def test_a_field_is_part_of_the_form_while_its_conditions_hold(world: Worl
 async def test_a_definition_that_is_not_valid_is_refused(
     world: World, fields: tuple[FormField, ...], reason: str
 ) -> None:
-    """API-612, API-618"""
+    """API-612, API-618, API-630"""
     async with world.host() as hf:
         session = await hf.sessions.create()
         for owner in (session.id, "global"):
@@ -230,6 +236,17 @@ async def test_a_definition_that_is_not_valid_is_refused(
                 await hf.forms.create(owner, title="Form", fields=fields)
             assert (refused.value.status, refused.value.field) == (400, "fields")
             assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize("id", ["frm_", "frm_a/b", "frm_\0", "frm_a?b", f"frm_{'x' * 101}", "frm_a\n", "other"])
+async def test_an_id_that_cannot_be_addressed_is_refused(world: World, id: str) -> None:
+    """API-632"""
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        for owner in (session.id, "global"):
+            with pytest.raises(InvalidRequest):
+                await hf.forms.create(owner, id=id, title="Form", fields=(NAME,))
+        assert (await hf.forms.list_requests()).data == []
 
 
 @pytest.mark.parametrize("of_session", [False, True])

@@ -133,6 +133,25 @@ async def test_what_cannot_be_fetched_is_not_admitted(world: World, docs: Conten
         assert await hf.sessions.pending(session.id) == []
 
 
+async def test_what_is_left_out_is_told(world: World, docs: ContentPeer) -> None:
+    """MCP-343: a prompt without anything to send is not admitted; many notes are counted."""
+    broken = {"role": "user", "content": {"type": "image", "data": "!", "mimeType": "image/png"}}
+    async with world.host() as hf:
+        await known(hf, docs)
+        session = await hf.sessions.create()
+        for messages, reason in (([], "sent nothing"), ([text(" ")], "sent nothing"), ([broken], "base64")):
+            docs.says(messages={"plain": {"messages": messages}})
+            with pytest.raises(ServiceUnavailable, match=reason):
+                await hf.sessions.command(session.id, command="my_docs:plain")
+        assert await hf.sessions.context(session.id) == []
+        docs.says(messages={"plain": {"messages": [*[broken] * 50, text("Hi.")]}})
+        await hf.sessions.command(session.id, command="my_docs:plain")
+        async with asyncio.timeout(PATIENCE):
+            await hf.sessions.wait(session.id)
+        told = await notes(hf, session)
+    assert (len(told), told[-1]) == (20, "Of the prompt my_docs:plain 31 more parts were left out")
+
+
 async def test_a_configured_command_of_the_same_name_wins(world: World, docs: ContentPeer) -> None:
     """MCP-300"""
     servers(world, docs, command={"my_docs:plain": {"template": "Mine."}})

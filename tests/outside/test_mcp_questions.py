@@ -195,6 +195,31 @@ async def test_a_question_that_no_form_can_show_is_refused_with_its_reason(world
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])
+async def test_an_address_that_looks_like_another_is_not_shown(world: World, version: str) -> None:
+    """MCP-340"""
+    shop = Asking(world.home, version, [{**PAY, "url": "https://bank.example@evil.example/"}])
+    servers(world, shop, permissions=ALLOWED)
+    async with world.host() as hf:
+        session = await ordering(hf, world, shop)
+        await hf.sessions.wait(session.id)
+        assert await hf.forms.list(session.id) == []
+    assert "its url has a user name" in result_of(world)
+
+
+async def test_what_a_result_asks_for_is_bounded(world: World) -> None:
+    """MCP-341"""
+    huge = {**SIZE, "requestedSchema": {**SIZE["requestedSchema"], "$comment": "x" * 1024 * 1024}}
+    shop = Asking(world.home, NEW, [huge])
+    servers(world, shop, permissions=ALLOWED)
+    async with world.host() as hf:
+        session = await ordering(hf, world, shop)
+        await hf.sessions.wait(session.id)
+        assert await hf.forms.list(session.id) == []
+    assert "more than 1048576 bytes" in result_of(world)
+    assert shop.acted == 0
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
 async def test_an_interruption_cancels_the_forms_of_a_call(world: World, version: str) -> None:
     """MCP-258: nothing is left to answer, now or after a restart."""
     shop = Asking(world.home, version, [SIZE, NAME])

@@ -135,6 +135,18 @@ async def test_answers_are_limited_by_number_length_and_budget(world: World, hel
     assert len(world.model.requests) == 4
 
 
+@pytest.mark.parametrize("usage", [None, USAGE])
+async def test_each_answer_is_a_turn_of_the_budget(world: World, helper: ContentPeer, usage: Any) -> None:
+    """MCP-311: also one of a provider that does not tell what it used."""
+    async with world.host() as hf:
+        await known(hf, helper)
+        session = await hf.sessions.create(budget=Budget(turns=2))
+        world.model.plays(CALL, Turn(text="Blue.", usage=usage), Turn(text="done"))
+        await ask(hf, session, "go")
+        assert (await hf.sessions.outcome(session.id)).type == "waiting"
+        assert (await hf.sessions.usage(session.id)).own.turns == 2
+
+
 async def test_a_failing_model_is_told_without_its_details(world: World, helper: ContentPeer) -> None:
     """MCP-312"""
     servers(world, helper, **ALLOWED, holdfast={"titles": False, "retry": {"total_seconds": 0}})

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,51 @@ async def test_it_uses_the_server_on_the_same_data_and_finds_another(
         assert "call again" in lost
         done = await agent("session_prompt", session=session, text="one", wait_seconds=30)
         assert (done["state"], done["answer"]) == ("completed", "one")
+
+
+@pytest.mark.parametrize("name", ["input", "output"])
+def test_what_is_no_pipe_is_refused_with_a_reason(holdfast: Machine, name: str) -> None:
+    """MCP-342"""
+    with Path(os.devnull).open("r+b") as nothing:
+        streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, f"std{name[:-3]}": nothing}
+        ran = subprocess.run(
+            [HOLDFAST, "mcp", "serve"],
+            cwd=holdfast.project,
+            env=holdfast.environment,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+            **streams,
+        )
+    assert (ran.returncode, len(ran.stderr.splitlines())) == (1, 1), ran.stderr
+    assert f"Standard {name} is not a pipe" in ran.stderr
+
+
+def test_a_client_that_reads_nothing_is_given_up(holdfast: Machine) -> None:
+    """MCP-342"""
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    asked = [("initialize", client), *(("tools/list", {}) for _ in range(3000))]
+    lines = [json.dumps({"jsonrpc": "2.0", "id": n, "method": m, "params": p}) for n, (m, p) in enumerate(asked)]
+    with subprocess.Popen(
+        [HOLDFAST, "mcp", "serve"],
+        cwd=holdfast.project,
+        env=holdfast.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        with suppress(BrokenPipeError):
+            process.stdin.write("\n".join(lines).encode() + b"\n")
+            process.stdin.flush()
+        assert process.wait(PATIENCE) == 1
+        assert process.stderr.read() == (
+            b"holdfast: The client was given up: The other side sent 1000 requests without waiting for an answer\n"
+        )
+        with suppress(BrokenPipeError):
+            process.stdin.close()
 
 
 def test_a_client_of_the_official_package_gives_work_to_a_session(holdfast: Machine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from holdfast.cli.output import brief, one_line, visible
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 YES = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 SHOWN_CHARACTERS = 2_000
+NUMBER_CHARACTERS = 9
+"""Of the number of an option."""
 
 
 class _NotAValue(Exception):
@@ -33,7 +36,7 @@ async def fill_in(terminal: Terminal, form: Form, problem: str | None = None) ->
     terminal.say(f"? {brief(form.title, 300)}")
     about = (form.metadata or {}).get("message")
     if isinstance(about, str):
-        terminal.say(f"  {visible(about[:SHOWN_CHARACTERS])}")
+        terminal.say(_indented(about, "  "))
     if problem is not None:
         terminal.say(f"  {problem}")
     terminal.say("  Ctrl-D cancels the form.")
@@ -84,7 +87,7 @@ def _show(terminal: Terminal, field: FormField) -> None:
     needed = "" if field.required else " (optional)"
     terminal.say(f"  {one_line(visible(field.title or field.key))[:300]}{needed}")
     if field.description:
-        terminal.say(f"    {visible(field.description[:SHOWN_CHARACTERS])}")
+        terminal.say(_indented(field.description, "    "))
     if isinstance(field, ExternalField):
         terminal.say(f"    {visible(field.url)}")
     elif isinstance(field, StringField | MultiselectField):
@@ -94,6 +97,11 @@ def _show(terminal: Terminal, field: FormField) -> None:
     default = None if isinstance(field, ExternalField) else field.default
     hint = "" if default is None else f"; Enter means {one_line(visible(_shown(default)))[:100]}"
     terminal.say(f"  {_expected(field).capitalize()}{hint}.")
+
+
+def _indented(text: str, by: str) -> str:
+    """Every line, so that none looks like one of ours."""
+    return "\n".join(f"{by}{line}" for line in visible(text[:SHOWN_CHARACTERS]).splitlines())
 
 
 def _shown(value: FormValue) -> str:
@@ -123,14 +131,18 @@ def _expected(field: FormField) -> str:
 
 def _number(field: IntegerField | NumberField, line: str) -> int | float:
     try:
-        return int(line) if isinstance(field, IntegerField) or line.lstrip("+-").isdecimal() else float(line)
-    except ValueError:
-        raise _NotAValue(_expected(field)) from None
+        whole = isinstance(field, IntegerField) or line.lstrip("+-").isdecimal()
+        found: int | float = int(line) if whole else float(line)
+        if math.isfinite(found):
+            return found
+    except (ValueError, OverflowError):
+        pass
+    raise _NotAValue(_expected(field))
 
 
 def _option(field: StringField | MultiselectField, line: str) -> str:
     options = field.options or ()
-    if line.isdecimal() and 1 <= int(line) <= len(options):
+    if line.isdecimal() and len(line) <= NUMBER_CHARACTERS and 1 <= int(line) <= len(options):
         return options[int(line) - 1].value
     for option in options:
         if line.lower() in (option.label.lower(), option.value.lower()):

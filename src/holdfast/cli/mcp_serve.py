@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from holdfast.cli.command_runner import execute, started
+from holdfast.cli.command_runner import execute, fail, started
 
 
 @click.command("serve", short_help="Offer sessions as MCP tools on standard input and output.")
@@ -29,6 +29,7 @@ async def _serve(directory: str, attach: str | None, standalone: bool) -> int:
     from holdfast.cli.session_tools.runtime_access import RuntimeAccess
     from holdfast.cli.session_tools.toolbox import INSTRUCTIONS, SessionToolbox
     from holdfast.mcp.capabilities import Implementation
+    from holdfast.mcp.errors import ProtocolError
     from holdfast.mcp.own_pipes import OwnPipes
     from holdfast.mcp.server import Server
     from holdfast.mcp.stdio import StdioTransport
@@ -40,7 +41,7 @@ async def _serve(directory: str, attach: str | None, standalone: bool) -> int:
     try:
         pipes = await OwnPipes.open()
         started()
-        await server.serve(StdioTransport(pipes))
+        ended = await server.serve(StdioTransport(pipes))
     finally:
         await access.close()
-    return 0
+    return fail(f"The client was given up: {ended}") if isinstance(ended, ProtocolError) else 0

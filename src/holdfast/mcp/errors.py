@@ -98,9 +98,12 @@ class Challenge(msgspec.Struct, frozen=True):
 
 
 class NeedsAuthorization(McpError):
-    def __init__(self, challenge: Challenge, reason: str = "") -> None:
+    """`refused` is the token that was not accepted, if there was one. It is a secret."""
+
+    def __init__(self, challenge: Challenge, reason: str = "", refused: str | None = None) -> None:
         super().__init__(f"The MCP server needs authorization: {reason or f'it answered with HTTP {challenge.status}'}")
         self.challenge = challenge
+        self.refused = refused
 
 
 class NotOffered(McpError):

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from asyncio.streams import FlowControlMixin
 
+from holdfast.mcp.errors import McpError
 from holdfast.mcp.stdio import ProcessEnd
 
 READ_BYTES = 64 * 1024
+
+
+class NoPipes(McpError):
+    """What the process was started with is no way to a client."""
 
 
 class OwnPipes:
@@ -18,7 +24,13 @@ class OwnPipes:
 
     @classmethod
     async def open(cls) -> OwnPipes:
-        """Takes both over: what anything else prints goes to stderr from now on, and reading stdin gives nothing."""
+        """Takes both over: what anything else prints goes to stderr from now on, and reading stdin gives nothing.
+        Raises NoPipes."""
+        for fd, name in ((0, "input"), (1, "output")):
+            if not _can_be_waited_for(fd):
+                raise NoPipes(
+                    f"Standard {name} is not a pipe, a socket or a terminal. An MCP client starts this command."
+                )
         incoming, outgoing = os.dup(0), os.dup(1)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
@@ -40,3 +52,11 @@ class OwnPipes:
     async def close(self) -> ProcessEnd:
         self._writer.close()
         return ProcessEnd()
+
+
+def _can_be_waited_for(fd: int) -> bool:
+    try:
+        mode = os.fstat(fd).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)

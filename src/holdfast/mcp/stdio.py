@@ -119,7 +119,7 @@ class StdioTransport:
                     if whole:
                         receiver.received(line)
                     elif not self._fail_one(receiver, line):
-                        receiver.closed(TooLarge("A message of the MCP server", self._limit))
+                        receiver.closed(TooLarge("A message of the other side", self._limit))
                         return
                 await asyncio.sleep(0)  # others have their turn, however much is sent
         except OSError:

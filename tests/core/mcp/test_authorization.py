@@ -342,7 +342,7 @@ async def test_servers_without_oauth_are_no_integrations(servers: Servers, world
 async def test_who_waits_is_told_of_a_sign_in_at_once(servers: Servers, credentials: CredentialStore) -> None:
     """MCP-120: not of another integration's, and not of the refused one."""
     refused = await sign_in(servers, credentials)
-    waiting = asyncio.ensure_future(of(servers).arrival(refused))
+    waiting = asyncio.ensure_future(of(servers).arrival(refused.access))
     await credentials.create("other", KeyValue(key="k"))
     await asyncio.sleep(0.01)
     assert not waiting.done()

@@ -123,6 +123,8 @@ def test_schemas_under_a_name_are_looked_up_once() -> None:
         ({"type": "number", "const": 2}, "its const"),
         ({"type": "number", "minimum": "1"}, "its minimum"),
         ({"type": "integer", "default": float("inf")}, "its default"),
+        ({"type": "integer", "minimum": 10**400}, "its minimum"),
+        ({"type": "string", "maxLength": 10**400}, "its maxLength"),
         ({"type": "number", "minimum": 2, "maximum": 1}, "minimum"),
         ({"type": "integer", "default": 1.5}, "its default"),
         ({"type": "boolean", "default": "yes"}, "its default"),
@@ -153,11 +155,13 @@ def test_what_no_form_can_show_is_refused(field: Any, reason: str) -> None:
         (Elicitation(message="x", mode="url", url="file:///etc/passwd"), "neither http nor https"),
         (Elicitation(message="x", mode="url", url="/api/session"), "neither http nor https"),
         (Elicitation(message="x", mode="url", url="https://a.example/\n"), "not valid"),
+        (Elicitation(message="x", mode="url", url="https://bank.example@evil.example/"), "a user name"),
+        (Elicitation(message="x", mode="url", url="https://b\u0430nk.example/"), "ASCII"),
         (Elicitation(message="x", mode="url", url="https://a.example", elicitation_id="x" * 300), "elicitationId"),
     ],
 )
 def test_questions_that_are_refused_as_a_whole(request_: Elicitation, reason: str) -> None:
-    """MCP-252, MCP-253"""
+    """MCP-252, MCP-253, MCP-340"""
     with pytest.raises(ElicitationRefused, match=reason):
         as_draft("shop", request_)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.conftest import ManualClock
@@ -19,9 +20,10 @@ from holdfast.core.mcp.seam import CallFor
 from holdfast.core.permission.permission import Unattended
 from holdfast.core.session.ancestors import Ancestors
 from holdfast.core.work_time import measuring
-from holdfast.mcp.errors import ProtocolError, RpcError
+from holdfast.mcp.errors import Challenge, NeedsAuthorization, ProtocolError, RpcError
 from holdfast.mcp.input import Elicitation, ElicitationAnswer, InputRequired, RootsRequest
 from holdfast.schema.form import Form
+from holdfast.schema.question import QuestionTool
 
 pytestmark = pytest.mark.anyio
 
@@ -247,6 +249,27 @@ async def test_a_completed_visit_answers_its_form(desks: Any) -> None:
     assert not desk.people._visits
 
 
+async def test_a_notice_of_a_visit_answers_no_other_question(desks: Any) -> None:
+    """MCP-253: a form is answered by a person, whatever its server announces."""
+    desk = desks()
+    desk.people.completed("shop", "")
+    desk.people.completed("shop", "e1")
+    named = Elicitation(message="Who?", requested_schema=NAME.requested_schema, elicitation_id="e1")
+    for request in (NAME, named):
+        work = desk.start(desk.people.elicit("shop", request, WHOM))
+        (form,) = await desk.open()
+        await desk.forms.reply(SES, form.id, {"name": "Ada"})
+        assert await soon(work) == ElicitationAnswer(action="accept", content={"name": "Ada"})
+
+
+async def test_what_a_result_asks_for_has_a_bounded_size(desks: Any) -> None:
+    """MCP-341"""
+    desk = desks()
+    with pytest.raises(ProtocolError, match="1048576 bytes"):
+        await desk.people.input("shop", InputRequired({"a": NAME}, "x" * 1024 * 1024), WHOM)
+    assert await desk.forms.list() == ()
+
+
 async def test_where_nobody_is_there_nobody_is_asked(desks: Any) -> None:
     """MCP-254"""
     desk = desks(unattended="deny")
@@ -266,3 +289,34 @@ async def test_what_cannot_be_shown_is_told_to_the_server(desks: Any) -> None:
     with pytest.raises(ProtocolError, match="deep"):
         await desk.people.input("shop", InputRequired({"a": NAME, "b": bad}), WHOM)
     assert await desk.forms.list() == ()
+
+
+class Arrived:
+    """An authorization whose credential is stored when the wait begins."""
+
+    integration_id = "mcp_1"
+
+    def __init__(self, seen: str | None) -> None:
+        self.authorizer = self
+        self._seen = seen
+
+    def credential(self) -> Any:
+        return SimpleNamespace(access=self._seen) if self._seen is not None else None
+
+    async def arrival(self, refused: str | None) -> Any:
+        return SimpleNamespace(access="new")
+
+
+def with_credential(desk: Desk, seen: str | None) -> FormPeople:
+    return FormPeople(desk.forms, lambda server: cast("Any", Arrived(seen)))
+
+
+async def test_a_credential_that_arrives_before_the_form_is_not_missed(desks: Any) -> None:
+    """MCP-344: since the refusal, or while the form is recorded."""
+    desk = desks()
+    needs = NeedsAuthorization(Challenge("https://a.example", 401, {}), "", "old")
+    assert await soon(with_credential(desk, "new").authorize("shop", needs, WHOM))
+    assert await desk.forms.held(SES, QuestionTool(message_id="msg_1", call_id="call_1")) == []
+    for seen in (None, "old"):
+        assert await soon(with_credential(desk, seen).authorize("shop", needs, WHOM))
+        assert await desk.forms.list() == ()

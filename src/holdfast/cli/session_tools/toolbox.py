@@ -68,6 +68,7 @@ class SessionToolbox:
         self._access = access
         self._directory = directory
         self._same_machine = same_machine
+        self._offered: Sequence[Tool] | None = None
         self._tools: dict[str, _SessionTool] = {
             "session_create": _SessionTool(
                 "Create a session in a project directory. It does nothing before it gets a prompt.",
@@ -114,7 +115,10 @@ class SessionToolbox:
         }
 
     async def tools(self) -> Sequence[Tool]:
-        return [tool.offered(name) for name, tool in self._tools.items()]
+        """Their schemas take milliseconds to make, and never change."""
+        if self._offered is None:
+            self._offered = [tool.offered(name) for name, tool in self._tools.items()]
+        return self._offered
 
     async def call(self, call: ToolCall) -> ToolResult:
         tool = self._tools.get(call.name)

@@ -26,6 +26,7 @@ SHOWN = 200
 ADDRESS_CHARACTERS = 2000
 MOST_NOTES = 20
 LEFT_OUT = "The prompt {name} has content that was left out: {reason}"
+MORE_LEFT_OUT = "Of the prompt {name} {count} more parts were left out"
 
 _MEDIA_TYPE = pattern(r"[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,60}")
 
@@ -63,7 +64,9 @@ def fetched_prompt(name: str, contents: Iterable[Content], appended: str) -> Fet
     if appended:
         text = f"{text}\n\n{appended}"
         begin += 2
-    return FetchedPrompt(text, begin, tuple(files), tuple(notes[:MOST_NOTES]))
+    if len(notes) > MOST_NOTES:
+        notes[MOST_NOTES - 1 :] = [MORE_LEFT_OUT.format(name=name, count=len(notes) - MOST_NOTES + 1)]
+    return FetchedPrompt(text, begin, tuple(files), tuple(notes))
 
 
 def _attach(name: str, files: list[FileAttachment], notes: list[str], data: str, mime: str, label: str) -> None:

@@ -71,7 +71,10 @@ class ServerPrompts:
         except McpError as error:
             raise _unavailable(called, str(error)) from error
         appended = arguments.strip() if not called.prompt.arguments else ""
-        return fetched_prompt(called.name, [message.content for message in result.messages], appended)
+        fetched = fetched_prompt(called.name, [message.content for message in result.messages], appended)
+        if not fetched.text.strip() and not fetched.files:
+            raise _unavailable(called, fetched.notes[0] if fetched.notes else "the server sent nothing")
+        return fetched
 
 
 def _assigned(called: ServerPrompt, words: list[str]) -> dict[str, str]:

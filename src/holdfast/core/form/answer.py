@@ -64,6 +64,14 @@ def value_problem(field: FormField, value: Any) -> str | None:
             return None if value is True else "it takes only true, once the page was visited"
 
 
+def is_number(value: Any) -> bool:
+    """Whether it is a number that every client can hold: JSON has integers that are greater than any float."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def _problem(field: FormField, answer: Mapping[str, FormValue]) -> str | None:
     active = is_active(field, answer)
     value = answer.get(field.key)
@@ -94,7 +102,7 @@ def _string_problem(field: StringField, value: Any) -> str | None:
 
 
 def _number_problem(field: NumberField | IntegerField, value: Any) -> str | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not is_number(value):
         return "it needs a number"
     if isinstance(field, IntegerField) and value != int(value):
         return "it needs a whole number"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from holdfast.core.form.answer import value_problem
+from holdfast.core.form.answer import is_number, value_problem
 from holdfast.core.form.errors import InvalidForm
 from holdfast.llm.bounded_pattern import PatternError, bounded_pattern
 from holdfast.schema.codec import encode
@@ -32,6 +32,9 @@ TITLE_CHARACTERS = 500
 TEXT_CHARACTERS = 4_000
 URL_CHARACTERS = 4_000
 METADATA_BYTES = 64 * 1024
+ID_CHARACTERS = 100
+
+_ID = re.compile(rf"frm_[A-Za-z0-9_-]{{1,{ID_CHARACTERS}}}")
 
 
 def check_form(title: str, fields: Sequence[FormField], metadata: Mapping[str, Any] | None = None) -> None:
@@ -48,6 +51,12 @@ def check_form(title: str, fields: Sequence[FormField], metadata: Mapping[str, A
         if problem is not None:
             raise InvalidForm(f"field {field.key[:KEY_CHARACTERS]!r}: {problem}")
         earlier[field.key] = field
+
+
+def check_id(id: str) -> None:
+    """An id that a caller chose is a part of addresses. Raises InvalidForm."""
+    if not _ID.fullmatch(id):
+        raise InvalidForm(f"its id is not `frm_` with 1 to {ID_CHARACTERS} letters, digits, `_` or `-`", field="id")
 
 
 def _problem(field: FormField, earlier: Mapping[str, FormField]) -> str | None:
@@ -73,8 +82,7 @@ def _condition_problem(condition: FormCondition, earlier: Mapping[str, FormField
         case BooleanField() | ExternalField():
             return None if isinstance(value, bool) else f"its condition on {name!r} needs a boolean"
         case NumberField() | IntegerField():
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            return None if number else f"its condition on {name!r} needs a number"
+            return None if is_number(value) else f"its condition on {name!r} needs a number"
     if not isinstance(value, str):
         return f"its condition on {name!r} needs a string"
     if target.options is not None and not target.custom and value not in {option.value for option in target.options}:
@@ -122,7 +130,7 @@ def _options_problem(options: Sequence[FormOption]) -> str | None:
 
 
 def _range_problem(least: float | None, most: float | None, name: str) -> str | None:
-    if any(bound is not None and not math.isfinite(bound) for bound in (least, most)):
+    if any(bound is not None and not is_number(bound) for bound in (least, most)):
         return "a limit is not a finite number"
     return (
         f"its {name} is greater than its greatest" if least is not None and most is not None and least > most else None

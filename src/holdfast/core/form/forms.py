@@ -114,6 +114,8 @@ class Forms(Requests[Form, FormReply]):
 
     async def create(self, session_id: str, draft: FormDraft, *, id: str | None = None) -> Form:
         """Make a form that no call waits for. Raises InvalidForm or Conflict."""
+        if id is not None:
+            definition.check_id(id)
         form = await self._form(session_id, draft, id=id)
         try:
             await self.open(form, FormAsked(timestamp=self._clock.now(), session_id=session_id, request=form))

@@ -51,6 +51,8 @@ class GlobalForms:
 
     def create(self, draft: FormDraft, *, id: str | None = None) -> Form:
         """Raises InvalidForm or Conflict."""
+        if id is not None:
+            definition.check_id(id)
         definition.check_form(draft.title, draft.fields, draft.metadata)
         self._forget()
         form_id = id or self._ids.of("frm")

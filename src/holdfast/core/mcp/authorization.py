@@ -81,15 +81,16 @@ class ServerAuthorization:
         )
         return as_value(self.integration_id, renewed)
 
-    async def arrival(self, after: OAuthCredential | None) -> OAuthCredential:
-        """Wait for another credential than `after`: from a sign-in in this process, or in another one."""
+    async def arrival(self, refused: str | None) -> OAuthCredential:
+        """Wait for a credential with another token than the refused one: from a sign-in in this process, or in another
+        one. It may have arrived before."""
         changed = asyncio.Event()
         stop = self._credentials.on_change(lambda id: changed.set() if id == self.integration_id else None)
         try:
             while True:
                 changed.clear()
                 found = self.authorizer.credential()
-                if found is not None and (after is None or found.access != after.access):
+                if found is not None and found.access != refused:
                     return found
                 try:
                     async with asyncio.timeout(LOOK_SECONDS):

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+SETTLE_SECONDS = 0.05
+
 
 class AuthorizationWait:
     def __init__(self, forms: Forms, authorization: ServerAuthorization, server: str, session_id: str) -> None:
@@ -26,15 +28,15 @@ class AuthorizationWait:
         self._server = server
         self._session_id = session_id
 
-    async def run(self, ask: Callable[[FormDraft], Awaitable[T]]) -> T:
-        """`ask` shows the form and waits until it is settled. A credential that arrives meanwhile settles it."""
-        refused = self._authorization.authorizer.credential()
+    async def run(self, refused: str | None, ask: Callable[[FormDraft], Awaitable[T]]) -> T:
+        """`ask` shows the form and waits until it is settled. Another credential than the refused one settles it."""
         arriving = asyncio.ensure_future(self._authorization.arrival(refused))
-        asking = asyncio.ensure_future(ask(self._draft(refused.access if refused is not None else None)))
+        asking = asyncio.ensure_future(ask(self._draft(refused)))
         try:
             await asyncio.wait({asking, arriving}, return_when=asyncio.FIRST_COMPLETED)
-            if not asking.done() and arriving.exception() is None:
-                await self._settle()
+            while not asking.done() and arriving.exception() is None:
+                await self._settle()  # the form may not be recorded yet
+                await asyncio.wait({asking}, timeout=SETTLE_SECONDS)
             return await asking
         finally:
             arriving.cancel()

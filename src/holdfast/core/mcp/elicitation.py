@@ -5,9 +5,9 @@ show is refused with a reason, which the server reads."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core.form.answer import is_number
 from holdfast.core.form.definition import check_form
 from holdfast.core.form.errors import InvalidForm
 from holdfast.core.form.forms import FormDraft
@@ -92,8 +92,14 @@ def as_answer(request: Elicitation, reply: FormReply) -> ElicitationAnswer:
 
 
 def _visited(url: str) -> tuple[FormField, ...]:
+    """The person decides by the host, so nothing may look like another one."""
     if url.startswith("/"):
         raise ElicitationRefused("its url is neither http nor https")
+    host = url.partition("//")[2].partition("/")[0]
+    if "@" in host:
+        raise ElicitationRefused("its url has a user name")
+    if not host.isascii():
+        raise ElicitationRefused("the host of its url is not written in ASCII")
     return (ExternalField(key=VISIT, url=url, title="Open this page", required=True),)
 
 
@@ -256,8 +262,7 @@ def _text(key: str, schema: Mapping[str, Any], name: str) -> str | None:
 
 def _number(key: str, schema: Mapping[str, Any], name: str) -> int | float | None:
     found = schema.get(name)
-    valid = isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
-    _check(key, found is None or valid, f"its {name} is not a number")
+    _check(key, found is None or is_number(found), f"its {name} is not a number")
     return found
 
 

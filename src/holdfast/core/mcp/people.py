@@ -24,7 +24,7 @@ from holdfast.core.permission.requests import TooManyRequests, Unreachable
 from holdfast.mcp.errors import ProtocolError, RpcError
 from holdfast.mcp.input import INPUT_METHODS, Elicitation, ElicitationAnswer, InputRequired, method_of
 from holdfast.mcp.messages import INTERNAL_ERROR, INVALID_PARAMS
-from holdfast.schema.codec import decode_any
+from holdfast.schema.codec import decode_any, encode
 from holdfast.schema.question import QuestionTool
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 MOST_COMPLETED = 100
 LOOK_SECONDS = 0.02
+INPUT_BYTES = 1024 * 1024
+"""Of what a result asks for and of the server's state, as they are stored."""
 CANCELLED = FormReply(cancelled="interrupted")
 
 Key = tuple[str, str, str]
@@ -83,7 +85,7 @@ class FormPeople:
             draft = as_draft(server, request)
         except ElicitationRefused as error:
             raise RpcError(INVALID_PARAMS, str(error)) from error
-        if (visit := (server, request.elicitation_id or "")) in self._completed:
+        if request.mode == "url" and (visit := (server, request.elicitation_id or "")) in self._completed:
             self._completed.remove(visit)
             return ElicitationAnswer(action="accept")
         try:
@@ -94,12 +96,14 @@ class FormPeople:
         return as_answer(request, reply)
 
     async def input(self, server: str, required: InputRequired, whom: CallFor) -> Mapping[str, ElicitationAnswer]:
-        """Raises ProtocolError if no form can show what is asked."""
+        """Raises ProtocolError if no form can show what is asked, or if it is too large to be stored."""
         asked = {key: request for key, request in required.requests.items() if isinstance(request, Elicitation)}
         execution = self._execution(whom)
         if execution.given is not None and execution.given[0] is required:
             return execution.given[1]  # the server refused the call before it looked at them
         held: dict[str, Any] | None = {"server": server, "input": _stored(required)}
+        if len(encode(held)) > INPUT_BYTES:
+            raise ProtocolError(f"The input that is asked for and its state have more than {INPUT_BYTES} bytes")
         drafts = []
         for request in asked.values():
             try:
@@ -156,9 +160,12 @@ class FormPeople:
         authorization = self._authorization(server)
         if authorization is None or self._unattended:
             return False
+        found = authorization.authorizer.credential()
+        if found is not None and found.access != needs.refused:
+            return True  # it has arrived since the refusal
         wait = AuthorizationWait(self._forms, authorization, server, whom.session_id)
         try:
-            (reply,) = await wait.run(lambda draft: self._ask([draft], whom))
+            (reply,) = await wait.run(needs.refused, lambda draft: self._ask([draft], whom))
         except TooManyRequests:
             return False
         return reply.answer is not None

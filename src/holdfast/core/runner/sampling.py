@@ -167,8 +167,7 @@ class ModelSampling:
         return message.model if isinstance(message, AssistantMessage) else session.model
 
     async def _record_usage(self, session: Session, resolved: ResolvedModel, answer: Response) -> None:
-        if answer.usage is None:
-            return
+        """Of an unknown usage too: the answer is a turn, whatever the provider tells."""
         used = stored_tokens(answer.usage)
         spent = UsageRecorded(
             timestamp=self._sessions.clock.now(),

@@ -94,12 +94,12 @@ class OAuthAuthorizer:
             return True  # another request or process has renewed it, or a person has signed in
         self.challenge = challenge
         if credential is None:
-            raise self._needed("nobody has signed in")
+            raise self._needed("nobody has signed in", token)
         if challenge.status == 403:
             await self._step_up(credential, asked.scopes or ())
         if not credential.refresh or self._now() - credential.issued < FRESH_MS:
             await self._store.remove(credential)
-            raise self._needed("the server does not accept the token any more")
+            raise self._needed("the server does not accept the token any more", token)
         await self._renewed_or_needed(credential)
         return True
 
@@ -110,7 +110,7 @@ class OAuthAuthorizer:
         async with self._store.exclusive():  # a credential that is renewed meanwhile is not overwritten
             if (latest := self.credential()) is not None:
                 await self._store.replace(latest, latest.replace(wanted=union(latest.wanted, asked)))
-        raise self._needed("the request needs more rights than were granted")
+        raise self._needed("the request needs more rights than were granted", credential.access)
 
     async def _current(self, credential: OAuthCredential) -> OAuthCredential:
         """A credential that has not expired. An old one is used to its end if it cannot be renewed now."""
@@ -119,7 +119,7 @@ class OAuthAuthorizer:
             if usable:
                 return credential
             await self._store.remove(credential)
-            raise self._needed("the token has expired")
+            raise self._needed("the token has expired", credential.access)
         if not usable:
             return await self._renewed_or_needed(credential)
         if self._now() < self._retry_at:
@@ -137,9 +137,9 @@ class OAuthAuthorizer:
         try:
             renewed = await self._renewed(credential)
         except TokenRefused as error:
-            raise self._needed(str(error)) from error
+            raise self._needed(str(error), credential.access) from error
         if renewed is None:
-            raise self._needed("the token cannot be renewed")
+            raise self._needed("the token cannot be renewed", credential.access)
         return renewed
 
     async def _renewed(self, credential: OAuthCredential) -> OAuthCredential | None:
@@ -173,5 +173,5 @@ class OAuthAuthorizer:
         if not task.cancelled():
             task.exception()  # marks it as retrieved
 
-    def _needed(self, reason: str) -> NeedsAuthorization:
-        return NeedsAuthorization(self.challenge or Challenge(self._settings.url, 401, {}), reason)
+    def _needed(self, reason: str, refused: str) -> NeedsAuthorization:
+        return NeedsAuthorization(self.challenge or Challenge(self._settings.url, 401, {}), reason, refused or None)
