@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.unit import Committed
     from holdfast.core.event.log import EventLog
     from holdfast.core.session.interrupt import Interrupt
+    from holdfast.core.session.stored_start import DrainStart
     from holdfast.schema.location import Location
     from holdfast.schema.record import Record
 
@@ -53,7 +54,7 @@ class Held(Frozen):
     beat: int | None
 
 
-class _LeaseRow(Frozen):
+class LeaseRow(Frozen):
     """Without an owner the lease is free."""
 
     session_id: str
@@ -163,10 +164,16 @@ class Ownership:
         return _locked(self._folder / owner_id)
 
     async def acquire(
-        self, session_id: str, location: Location, interrupt: Interrupt, wanted: Callable[[], Awaitable[bool]]
+        self,
+        session_id: str,
+        location: Location,
+        interrupt: Interrupt,
+        wanted: Callable[[], Awaitable[bool]],
+        start: DrainStart | None = None,
     ) -> Lease | None:
-        """The lease, or None when the work is no longer wanted or an interruption came while another owner had it."""
-        row = await self._row(session_id)
+        """The lease, or None when the work is no longer wanted or an interruption came while another owner had it.
+        `start` holds the lease as it was read, if it was."""
+        row = start.lease if start is not None else await self._row(session_id)
         while row is not None and (holder := row.held_by_other(self.id)) is not None and self._alive(holder):
             if not await self._outlast(holder, interrupt, wanted):
                 return None
@@ -195,7 +202,7 @@ class Ownership:
 
     async def all_elsewhere(self) -> list[str]:
         """Sessions that other living owners execute."""
-        rows = await self._database.fetch("lease.held", {}, into=_LeaseRow)
+        rows = await self._database.fetch("lease.held", {}, into=LeaseRow)
         holders = [row.held_by_other(self.id) for row in rows]
         return [holder.session_id for holder in holders if holder is not None and self._alive(holder)]
 
@@ -250,7 +257,7 @@ class Ownership:
                     return True
                 holder = now
 
-    def _prepare(self, session_id: str, location: Location, row: _LeaseRow | None) -> Lease:
+    def _prepare(self, session_id: str, location: Location, row: LeaseRow | None) -> Lease:
         """`row` is the lease as it was read; taking it is refused if somebody else took it since."""
         self._hold_lock()
         seen = row.token if row else -1
@@ -265,8 +272,8 @@ class Ownership:
         self._start_serving()
         return lease
 
-    async def _row(self, session_id: str) -> _LeaseRow | None:
-        rows = await self._database.fetch("lease.get", {"session_id": session_id}, into=_LeaseRow)
+    async def _row(self, session_id: str) -> LeaseRow | None:
+        rows = await self._database.fetch("lease.get", {"session_id": session_id}, into=LeaseRow)
         return rows[0] if rows else None
 
     async def _holder(self, session_id: str) -> Held | None:
