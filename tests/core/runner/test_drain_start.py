@@ -25,8 +25,8 @@ def after_reading(runtime: Runtime, session_id: str, act: Act) -> list[DrainStar
     read = runtime.store.drain_start
     found: list[DrainStart] = []
 
-    async def reading(id: str, *, budgets: bool) -> DrainStart:
-        start = await read(id, budgets=budgets)
+    async def reading(id: str, *more: Any, **options: Any) -> DrainStart:
+        start = await read(id, *more, **options)
         if id == session_id:
             found.append(start)
             if len(found) == 1:
