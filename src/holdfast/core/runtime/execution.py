@@ -210,11 +210,16 @@ class Execution:
             self._ownership.release(lease)
         await self.child_ended(session_id)
 
-    async def recover_wakes(self, location: Location | None = None) -> list[str]:
+    async def recover_wakes(
+        self, location: Location | None = None, *, mine: Callable[[str], bool] | None = None
+    ) -> list[str]:
         """Wake what was admitted to be woken and never was, because a process died in between, or could not start; of
-        one Location, or of all. Input behind work that an earlier process left open waits for what becomes of that."""
+        one Location, or of all. Input behind work that an earlier process left open waits for what becomes of that.
+        With `mine`, of those Sessions only; where another process executes one, it is asked to look."""
         free = []
         for session_id in await self._store.lost_wakes(WAKES):
+            if mine is not None and (not mine(session_id) or await self._ownership.wake_elsewhere(session_id)):
+                continue
             session = await self._store.find(session_id)
             elsewhere = session is None or location not in (None, session.location)
             if not elsewhere and (self.here(session_id) or await self._store.activity(session_id) is None):

@@ -1,7 +1,7 @@
 """Which of the processes on one database live.
 
-An owner is a process that takes leases. The form depends on the store: on one machine an owner holds a lock on a file, on a
-database server a lock on the server. Either lock ends with the process, however that ends."""
+An owner is a process that takes leases. The form depends on the store: on one machine an owner holds a lock on a file,
+on many machines a lock on the database server. Either lock ends with the process, however that ends."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SETTLING_SECONDS = 3.0
-"""How long this process must have held its own lock on a database server before it judges others: after a restart of the
-server everybody connects again."""
+"""How long this process must have held its own lock on a database server before it judges others: after a restart of
+the server everybody connects again."""
 
 
 class Liveness(Protocol):

@@ -25,7 +25,7 @@ from holdfast.core.session.errors import LeaseLost
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.database.database import Database
@@ -145,6 +145,8 @@ class Ownership:
         self._obeying: set[asyncio.Task[None]] = set()
         self._handled: set[str] = set()
         self._obey: Callable[[str, str], Awaitable[None]] | None = None
+        self.report: Callable[[], Statement] = self._beat_statement
+        """The statement of a heartbeat."""
 
     def serve(self, obey: Callable[[str, str], Awaitable[None]]) -> None:
         """`obey(kind, session_id)` does what another process asks: `wake`, or a `ControlKind`."""
@@ -155,9 +157,14 @@ class Ownership:
         """How many Sessions this process drains right now."""
         return len(self._held)
 
+    async def hold(self) -> None:
+        """Others can tell from now on whether this process lives."""
+        await self._liveness.hold(self.id)
+        self._holding = True
+
     async def identify(self) -> str:
         """The id of this process; others can tell from now on whether it lives."""
-        await self._hold()
+        await self.hold()
         if self._liveness.number(self.id) is not None:
             await self._database.submit(Unit(self.id, local=(self._beat_statement(),)))
         return self.id
@@ -176,7 +183,7 @@ class Ownership:
                 return None
             row = await self._row(session_id)
         if not self._holding:
-            await self._hold()
+            await self.hold()
         return self._prepare(session_id, location, row)
 
     def release(self, lease: Lease) -> None:
@@ -206,6 +213,18 @@ class Ownership:
         alive = {holder.owner_id: holder for holder in holders}
         alive = {id: holder for id, holder in alive.items() if self._alive(holder)}
         return [holder.session_id for holder in holders if holder.owner_id in alive]
+
+    async def leased_to(self, owner_ids: Collection[str]) -> set[str]:
+        """Sessions whose leases these owners hold, whether they live or not."""
+        rows = await self._database.fetch("lease.held", {"now": self._clock.now()}, into=_LeaseRow)
+        return {row.session_id for row in rows if row.owner_id in owner_ids}
+
+    async def wake_elsewhere(self, session_id: str) -> bool:
+        """Ask the living owner of this Session's drain, if that is another process, to look for input."""
+        holder = await self.elsewhere(session_id)
+        if holder is not None:
+            await self._ask(holder, "wake")
+        return holder is not None
 
     async def ask_elsewhere(self, session_id: str, kind: ControlKind) -> None:
         """Ask the owner for something, and return once it has done it, or is gone."""
@@ -286,10 +305,6 @@ class Ownership:
             return False
         return holder.age is not None and holder.age < EXPIRY_SECONDS * 1000
 
-    async def _hold(self) -> None:
-        await self._liveness.hold(self.id)
-        self._holding = True
-
     def _beat_statement(self) -> Statement:
         number = self._liveness.number(self.id)
         row: dict[str, Value] = {"id": self.id, "pid": os.getpid(), "beat": self._clock.now(), "number": number}
@@ -334,14 +349,15 @@ class Ownership:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(BEAT_SECONDS)
-            self._database.submit(Unit(self.id, local=(self._beat_statement(),)))
+            self._database.submit(Unit(self.id, local=(self.report(),)))
 
     def _look(self) -> None:
-        task = asyncio.get_running_loop().create_task(self._obey_all(), name="holdfast-control")
+        task = asyncio.get_running_loop().create_task(self.obey_all(), name="holdfast-control")
         self._obeying.add(task)
         task.add_done_callback(self._obeying.discard)
 
-    async def _obey_all(self) -> None:
+    async def obey_all(self) -> None:
+        """Do what other processes ask for."""
         asked = await self._database.fetch("control.asked", {"owner_id": self.id}, into=_Control)
         self._handled &= {control.id for control in asked}
         fresh = [control for control in asked if control.id not in self._handled]
