@@ -160,7 +160,7 @@ async def test_a_stopped_owner_loses_its_sessions_and_is_refused(pair: Pair) -> 
         old = int(EXPIRY_SECONDS * 1000) + 1000
         sql("update owner set beat = beat - ? where id = ?", old, pair.a._ownership.id)
     async with asyncio.timeout(10):
-        while not await pair.b.sessions.interrupted():
+        while not await pair.b.sessions.interrupted():  # noqa: ASYNC110 - only looking tells
             await asyncio.sleep(0.01)
     await pair.b.sessions.recover(pair.session.id, "continue")
     await until_asked(pair.model_b)
