@@ -2,6 +2,7 @@
 --
 -- Texts compare by bytes, as in SQLite. Flags are 0 and 1. There are no foreign keys: statements delete what SQLite's
 -- cascades delete, and an insert for a Session that does not exist fails because its key is null.
+-- A key of an index has at most 2,700 bytes: paths, resources and offers are indexed by their hashes.
 -- Rows that change often leave room on their page, and are vacuumed before many dead ones have gathered.
 
 create table holdfast_schema (
@@ -124,7 +125,7 @@ create table project (
   time_created bigint not null,
   primary key (id)
 );
-create index project_worktree on project (worktree);
+create index project_worktree on project (hashtextextended(worktree, 0));
 
 create table session (
   id text collate "C" not null,
@@ -166,7 +167,7 @@ create index session_created on session (time_created desc, id);
 create index session_parent on session (parent_id, time_created desc, id) where parent_id is not null;
 create index session_project on session (project_id, time_created desc, id);
 create index session_workspace on session (workspace_id, time_created desc, id) where workspace_id is not null;
-create index session_directory on session (directory, time_created desc, id);
+create index session_directory on session (hashtextextended(directory, 0), time_created desc, id);
 
 create table session_lineage (
   session_id text collate "C" not null,
@@ -255,9 +256,10 @@ create table session_instruction (
   directory text collate "C" not null,
   workspace_id text collate "C" not null,
   path text collate "C" not null,
-  seq bigint not null,
-  primary key (session_id, directory, workspace_id, path)
+  seq bigint not null
 );
+create unique index session_instruction_place on session_instruction (
+  session_id, workspace_id, hashtextextended(directory, 0), hashtextextended(path, 0), hashtextextended(path, 1));
 
 create table session_instruction_entry (
   session_id text collate "C" not null,
@@ -320,7 +322,7 @@ create table session_task (
   time_started bigint not null,
   primary key (session_id, seq)
 );
-create index session_task_call on session_task (session_id, message_id, call_id);
+create index session_task_call on session_task (session_id, message_id);
 create index session_task_child on session_task (child_id);
 create index session_task_of_tree on session_task (root_id) where background = 1 and delivered = 0;
 create index session_task_undelivered on session_task (child_id) where background = 1 and delivered = 0;
@@ -352,7 +354,7 @@ create table session_context_epoch (
   primary key (session_id)
 ) with (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 create index session_context_epoch_baseline on session_context_epoch (baseline_id);
-create index session_context_epoch_offer on session_context_epoch (offer) where offer <> '';
+create index session_context_epoch_offer on session_context_epoch (hashtextextended(offer, 0)) where offer <> '';
 create index session_context_epoch_snapshot on session_context_epoch (snapshot_id);
 
 create table session_context_change (
@@ -417,9 +419,10 @@ create table permission (
   resource text collate "C" not null,
   time_created bigint not null,
   time_updated bigint not null,
-  primary key (id),
-  unique (root, owner, action, resource)
+  primary key (id)
 );
+create unique index permission_place on permission (
+  hashtextextended(root, 0), owner, hashtextextended(action, 0), hashtextextended(resource, 0), hashtextextended(resource, 1));
 create index permission_project on permission (project_id);
 
 create table session_work (
