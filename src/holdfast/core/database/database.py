@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import apsw
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
+    from holdfast.core.database.read import Read
     from holdfast.core.database.unit import Committed, Row, Unit, Value
 
 T = TypeVar("T", bound="msgspec.Struct")
@@ -42,6 +43,10 @@ class Database(Protocol):
     @overload
     async def fetch(self, name: str, params: Mapping[str, Value], into: type[T]) -> list[T]:
         """As above, with each row as a struct: columns and fields have the same names, see `rows.py`."""
+
+    async def fetch_many(self, *reads: Read) -> list[list[Any]]:
+        """The rows of several short queries, in one round trip. They run in this order, each as `fetch` does: a later
+        one sees at least what an earlier one saw, and commits may fall between them."""
 
     @overload
     async def fetch_large(self, name: str, params: Mapping[str, Value]) -> list[Row]:
@@ -80,6 +85,7 @@ class SqliteDatabase:
             raise StorageUnavailable(str(path), str(error)) from error
         self.submit = self._writer.submit
         self.fetch = self._reader.fetch
+        self.fetch_many = self._reader.fetch_many
         self.fetch_large = self._reader.fetch_large
         self.version = self._reader.version
         self.waiting_since = self._writer.waiting_since

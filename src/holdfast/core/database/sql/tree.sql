@@ -115,7 +115,11 @@ where session_id in (select value from json_each(:ids)) and (
     select 1 from session_input where session_input.session_id = pause.session_id and promoted_seq is null
       and withdrawn_seq is null))
 
--- name: tree.events_after
--- Events of these Sessions after a position, in the order of their commits.
-select position, aggregate_id, seq, id, type, cast(data as blob) as data, metadata from event not indexed
-where position > :position and aggregate_id in (select value from json_each(:ids)) order by position limit :limit
+-- name: tree.moved_since
+-- Those of these Sessions that have events after a position, in the order of :ids, with the last sequence up to it. Read
+-- from the newest event backwards, as far as events are newer.
+select aggregate_id, reached from (
+  select key, value as aggregate_id, (
+    select seq from event where aggregate_id = value and position <= cast(:position as integer) order by seq desc limit 1
+  ) as reached, (select seq from event_sequence where aggregate_id = value) as last from json_each(:ids)
+) where last > coalesce(reached, -1) order by key
