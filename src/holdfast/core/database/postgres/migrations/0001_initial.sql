@@ -2,6 +2,7 @@
 --
 -- Texts compare by bytes, as in SQLite. Flags are 0 and 1. There are no foreign keys: statements delete what SQLite's
 -- cascades delete, and an insert for a Session that does not exist fails because its key is null.
+-- A key of an index has at most 2,700 bytes: paths, resources and offers are indexed by their hashes.
 -- Rows that change often leave room on their page, and are vacuumed before many dead ones have gathered.
 
 create table holdfast_schema (
@@ -26,76 +27,90 @@ begin
   return doc::json #>> path;
 end $$;
 
--- What stands at a path, as JSON; a JSON null is 'null'.
-create function holdfast_json_at(doc text, variadic path text[]) returns text
-language plpgsql immutable strict parallel safe as $$
-begin
-  return (doc::json #> path)::text;
-end $$;
-
 -- A text as JSON. The mark of a character that PostgreSQL does not store becomes an escape, as it is in JSON.
 create function holdfast_json_quote(content text) returns text
-language sql immutable strict parallel safe as $$
-  select replace(to_json(content)::text, U&'\F8F1' || '0000', '\uf8f10000')
-$$;
+language plpgsql immutable strict parallel safe as $$
+begin
+  return replace(to_json(content)::text, U&'\F8F1' || '0000', '\uf8f10000');
+end $$;
 
--- Sets members of an object: keys and JSON texts, in turns. Those that are new come last. A null value changes nothing.
-create function holdfast_json_set(doc text, variadic members text[]) returns text
+-- Sets, or with null removes, a member of an object by writing all members again.
+create function holdfast_json_rewrite(doc text, name text, content text) returns text
 language plpgsql immutable parallel safe as $$
 declare
   result text := '';
-  written text[] := '{}';
+  found boolean := false;
   member record;
-  place int;
 begin
   for member in select key, value::text as value from json_each(doc::json) loop
-    for i in 1 .. array_length(members, 1) by 2 loop
-      if members[i] = member.key and members[i + 1] is not null then
-        member.value := members[i + 1];
-        written := written || member.key;
+    if member.key = name then
+      found := true;
+      if content is null then
+        continue;
       end if;
-    end loop;
-    result := result || ',' || to_json(member.key)::text || ':' || member.value;
-  end loop;
-  for i in 1 .. array_length(members, 1) by 2 loop
-    if members[i + 1] is not null and members[i] <> all (written) then
-      result := result || ',' || to_json(members[i])::text || ':' || members[i + 1];
+      member.value := content;
     end if;
+    result := concat(result, ',', to_json(member.key), ':', member.value);
   end loop;
-  return '{' || substr(result, 2) || '}';
+  if content is not null and not found then
+    result := concat(result, ',', to_json(name), ':', content);
+  end if;
+  return concat('{', substr(result, 2), '}');
+end $$;
+
+-- Sets a member of an object to a JSON text. A new one comes last; a null changes nothing. The old text is replaced in
+-- its place, which takes a fifth of the time, unless that place is not certain.
+create function holdfast_json_put(doc text, name text, content text) returns text
+language plpgsql immutable parallel safe as $$
+declare
+  was text;
+  place int;
+begin
+  if content is null then
+    return doc;
+  end if;
+  if doc is null or doc = '{}' then
+    return concat('{', to_json(name), ':', content, '}');
+  end if;
+  was := (doc::json -> name)::text;
+  if was is null then
+    return concat(left(doc, -1), ',', to_json(name), ':', content, '}');
+  end if;
+  was := concat(to_json(name), ':', was);
+  place := strpos(doc, was);
+  if place = 0 or strpos(substr(doc, place + 1), was) > 0 then
+    return holdfast_json_rewrite(doc, name, content);
+  end if;
+  return concat(left(doc, place - 1), to_json(name), ':', content, substr(doc, place + length(was)));
 end $$;
 
 -- RFC 7396: members of the patch replace those of the object, objects are merged, a null removes.
 create function holdfast_json_patch(doc text, patch text) returns text
 language plpgsql immutable parallel safe as $$
 declare
-  result text := '';
-  taken text[] := '{}';
+  result text := doc;
   member record;
-  change text;
 begin
-  if json_typeof(patch::json) <> 'object' then
+  if left(patch, 1) <> '{' then
     return patch;
   end if;
-  if doc is not null and json_typeof(doc::json) = 'object' then
-    for member in select key, value::text as value from json_each(doc::json) loop
-      change := (patch::json -> member.key)::text;
-      if change is not null then
-        taken := taken || member.key;
-        if change = 'null' then
-          continue;
-        end if;
-        member.value := holdfast_json_patch(member.value, change);
-      end if;
-      result := result || ',' || to_json(member.key)::text || ':' || member.value;
-    end loop;
+  if result is null or left(result, 1) <> '{' then
+    if strpos(patch, 'null') = 0 then
+      return patch;
+    end if;
+    result := '{}';
   end if;
   for member in select key, value::text as value from json_each(patch::json) loop
-    if member.value <> 'null' and member.key <> all (taken) then
-      result := result || ',' || to_json(member.key)::text || ':' || holdfast_json_patch(null, member.value);
+    if member.value = 'null' then
+      result := holdfast_json_rewrite(result, member.key, null);
+    elsif left(member.value, 1) = '{' then
+      result := holdfast_json_put(
+        result, member.key, holdfast_json_patch((result::json -> member.key)::text, member.value));
+    else
+      result := holdfast_json_put(result, member.key, member.value);
     end if;
   end loop;
-  return '{' || substr(result, 2) || '}';
+  return result;
 end $$;
 
 create table event_sequence (
@@ -124,7 +139,7 @@ create table project (
   time_created bigint not null,
   primary key (id)
 );
-create index project_worktree on project (worktree);
+create index project_worktree on project (hashtextextended(worktree, 0));
 
 create table session (
   id text collate "C" not null,
@@ -166,7 +181,7 @@ create index session_created on session (time_created desc, id);
 create index session_parent on session (parent_id, time_created desc, id) where parent_id is not null;
 create index session_project on session (project_id, time_created desc, id);
 create index session_workspace on session (workspace_id, time_created desc, id) where workspace_id is not null;
-create index session_directory on session (directory, time_created desc, id);
+create index session_directory on session (hashtextextended(directory, 0), time_created desc, id);
 
 create table session_lineage (
   session_id text collate "C" not null,
@@ -255,9 +270,10 @@ create table session_instruction (
   directory text collate "C" not null,
   workspace_id text collate "C" not null,
   path text collate "C" not null,
-  seq bigint not null,
-  primary key (session_id, directory, workspace_id, path)
+  seq bigint not null
 );
+create unique index session_instruction_place on session_instruction (
+  session_id, workspace_id, hashtextextended(directory, 0), hashtextextended(path, 0), hashtextextended(path, 1));
 
 create table session_instruction_entry (
   session_id text collate "C" not null,
@@ -320,7 +336,7 @@ create table session_task (
   time_started bigint not null,
   primary key (session_id, seq)
 );
-create index session_task_call on session_task (session_id, message_id, call_id);
+create index session_task_call on session_task (session_id, message_id);
 create index session_task_child on session_task (child_id);
 create index session_task_of_tree on session_task (root_id) where background = 1 and delivered = 0;
 create index session_task_undelivered on session_task (child_id) where background = 1 and delivered = 0;
@@ -352,7 +368,7 @@ create table session_context_epoch (
   primary key (session_id)
 ) with (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 create index session_context_epoch_baseline on session_context_epoch (baseline_id);
-create index session_context_epoch_offer on session_context_epoch (offer) where offer <> '';
+create index session_context_epoch_offer on session_context_epoch (hashtextextended(offer, 0)) where offer <> '';
 create index session_context_epoch_snapshot on session_context_epoch (snapshot_id);
 
 create table session_context_change (
@@ -417,9 +433,10 @@ create table permission (
   resource text collate "C" not null,
   time_created bigint not null,
   time_updated bigint not null,
-  primary key (id),
-  unique (root, owner, action, resource)
+  primary key (id)
 );
+create unique index permission_place on permission (
+  hashtextextended(root, 0), owner, hashtextextended(action, 0), hashtextextended(resource, 0), hashtextextended(resource, 1));
 create index permission_project on permission (project_id);
 
 create table session_work (
