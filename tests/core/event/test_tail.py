@@ -296,6 +296,7 @@ class Watched:
         self.pages: list[tuple[int, int]] = []
         self.after_page: Callable[[], Awaitable[None]] | None = None
         self.fetch_large = database.fetch_large
+        self.fetch_many = database.fetch_many
         self.version = lambda: -1  # only signals inside this process wake
         self.waiting_since = database.waiting_since
         self.close = database.close
