@@ -26,7 +26,7 @@ from holdfast.schema.exceptions import HoldfastError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Outcome = Committed | Exception
+    from holdfast.core.database.job import Outcome
 
 
 class Void(Exception):
