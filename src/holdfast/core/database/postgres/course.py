@@ -24,6 +24,7 @@ from holdfast.core.database.postgres.connection import open_connection
 from holdfast.core.database.postgres.errors import ConnectionLost, StatementFailed, translate
 from holdfast.core.database.postgres.flight import BEGIN, COMMIT, Failure, Flight, Plan
 from holdfast.core.database.postgres.statement import Compiled, encode, encode_array
+from holdfast.core.database.postgres.text import restore
 from holdfast.core.database.unit import Committed
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ FORGET = Compiled("delete from holdfast_writer where id = $1")
 LAST_FLIGHT = Compiled("select flight from holdfast_writer where id = $1 for update")
 GIVE_UP_FLIGHT = Compiled("update holdfast_writer set flight = $2::bigint where id = $1 and flight <> $3::bigint")
 PLACES = Compiled("select id, aggregate_id, seq from event where id = any ($1::text[])")
+HEAD = Compiled("select seq, owner_id from event_sequence where aggregate_id = $1")
+EVENT = Compiled("select id, type, data from event where aggregate_id = $1 and seq = $2::bigint")
 TERMINATE = Compiled("""
 select pg_terminate_backend(pid) from pg_stat_activity
 where pid = $1::int and pid <> pg_backend_pid() and application_name = $2 and datname = current_database()
@@ -106,6 +109,15 @@ class Course:
         return {
             _text(result, row, 0): (_text(result, row, 1), int(_text(result, row, 2))) for row in range(result.ntuples)
         }
+
+    def head(self, aggregate_id: str, seq: int) -> tuple[int, str | None, list[tuple[str, str, str]]]:
+        """The last sequence and the replay owner of an aggregate, and the event that it has at a sequence."""
+        key = encode(aggregate_id)
+        head, event = self._read([(HEAD, (key,)), (EVENT, (key, encode(seq)))])
+        stored = [(_text(event, row, 0), _text(event, row, 1), _text(event, row, 2)) for row in range(event.ntuples)]
+        if not head.ntuples:
+            return -1, None, stored
+        return int(_text(head, 0, 0)), None if head.get_value(0, 1) is None else _text(head, 0, 1), stored
 
     def give_up(self) -> None:
         """Wait no longer for a database that is away, or for an answer."""
@@ -209,7 +221,7 @@ class Course:
 def _text(result: PGresult, row: int, column: int) -> str:
     value = result.get_value(row, column)
     assert value is not None
-    return value.decode()
+    return restore(value.decode())
 
 
 def _duplicate(connection: Connection) -> int:
