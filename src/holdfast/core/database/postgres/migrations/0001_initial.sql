@@ -487,7 +487,7 @@ create table budget_revision (
 
 create table mcp_manifest (
   hash text collate "C" not null,
-  data bytea not null,
+  data text collate "C" not null,
   time_used bigint not null,
   primary key (hash)
 );
