@@ -16,11 +16,9 @@ import uvicorn
 from hypothesis import HealthCheck, settings
 from tests.database_template import DatabaseTemplate
 from tests.stores.server import mark_run
-from tests.stores.stores import SQLITE, STORES, chosen_store, installed
+from tests.stores.stores import SQLITE, STORES, OpenedDatabase, chosen_store, installed
 
 from holdfast.core.clock import Ids
-from holdfast.core.database.database import Database
-from holdfast.core.database.opening import open_database
 from holdfast.core.event.log import EventLog
 from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.session.projector import SESSION_PROJECTORS
@@ -176,14 +174,14 @@ def ids(clock: ManualClock) -> Ids:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    database = open_database(STORES.place(tmp_path / "data" / "holdfast.db"))
+def database(tmp_path: Path) -> Iterator[OpenedDatabase]:
+    database = STORES.open(tmp_path / "data" / "holdfast.db")
     yield database
     database.close()
 
 
 @pytest.fixture
-async def log(database: Database, ids: Ids) -> AsyncIterator[EventLog]:
+async def log(database: OpenedDatabase, ids: Ids) -> AsyncIterator[EventLog]:
     log = EventLog(database, MANIFEST, SESSION_PROJECTORS, ids)
     yield log
     await log.close()

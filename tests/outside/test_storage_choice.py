@@ -16,7 +16,10 @@ from tests.cli.conftest import Machine, Ran, Server
 from holdfast import Holdfast, HoldfastSync
 
 SECRET = "hunter2"
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.store("sqlite", reason="what is chosen without HOLDFAST_DATABASE"),
+]
 NOWHERE = f"postgresql://u:{SECRET}@127.0.0.1:1/db"
 """Nobody listens there."""
 

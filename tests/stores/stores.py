@@ -6,16 +6,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import apsw
 import pytest
 from tests.stores.pool import Pool
 from tests.stores.server import NoPostgres, shared_server
 
+from holdfast.core.database.database import Database
+from holdfast.core.database.opening import open_database
 from holdfast.core.database.place import DATABASE, Place
 from holdfast.core.runtime import storage_choice
 from holdfast.core.runtime.runtime import default_paths
@@ -35,6 +37,12 @@ def chosen_store() -> str:
 
 def on_postgres() -> bool:
     return chosen_store() == POSTGRES
+
+
+class OpenedDatabase(Database, Protocol):
+    """A database with the path of the file for which it stands."""
+
+    path: Path
 
 
 class Stores:
@@ -63,6 +71,13 @@ class Stores:
         """What stands for this file: itself, or the address of a database."""
         return self.database(file).address if on_postgres() else file
 
+    def open(self, file: Path) -> OpenedDatabase:
+        """Open what stands for this file. The result knows the path, as SQLite's does."""
+        database: Any = open_database(self.place(file))
+        database.path = file
+        opened: OpenedDatabase = database
+        return opened
+
     def is_new(self, file: Path) -> bool:
         """Whether nothing was stored there yet."""
         return os.path.realpath(file) not in self._taken if on_postgres() else not file.exists()
@@ -84,7 +99,7 @@ class Stores:
         return {**given, DATABASE: self.database(default_paths(dict(given)).database).address}
 
     @contextmanager
-    def rows(self, file: Path) -> Iterator[Any]:
+    def rows(self, file: Path) -> Iterator[Callable[..., Rows]]:
         """A function that runs a statement there, with `?` for parameters, and returns its rows."""
         if on_postgres():
             database = self.database(file)
