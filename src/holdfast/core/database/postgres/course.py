@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from holdfast.core.database.errors import StorageUnavailable
 from holdfast.core.database.postgres.address import WRITING
 from holdfast.core.database.postgres.connection import open_connection
-from holdfast.core.database.postgres.errors import ConnectionLost, StatementFailed, translate
-from holdfast.core.database.postgres.flight import BEGIN, COMMIT, Failure, Flight, Plan
+from holdfast.core.database.postgres.errors import ConnectionLost, StatementFailed
+from holdfast.core.database.postgres.flight import BEGIN, COMMIT, REGISTER, Failure, Flight, Plan
 from holdfast.core.database.postgres.statement import Compiled, encode, encode_array
 from holdfast.core.database.postgres.text import restore
 from holdfast.core.database.unit import Committed
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 FIRST_DELAY, LAST_DELAY = 0.05, 2.0
 TELL_SECONDS = 30.0
 
-REGISTER = Compiled("insert into holdfast_writer (id, flight) values ($1, $2::bigint) on conflict (id) do nothing")
 FORGET = Compiled("delete from holdfast_writer where id = $1")
 LAST_FLIGHT = Compiled("select flight from holdfast_writer where id = $1 for update")
 GIVE_UP_FLIGHT = Compiled("update holdfast_writer set flight = $2::bigint where id = $1 and flight <> $3::bigint")
@@ -54,10 +53,9 @@ log = logging.getLogger(__name__)
 
 
 class Course:
-    """Used by one thread, but for `since` and `give_up`."""
+    """Used by one thread, but for `since` and `give_up`. Connects when it is first used."""
 
     def __init__(self, address: Address) -> None:
-        """Connects, once. Raises StorageUnavailable."""
         self.address = address
         self.since: float | None = None
         self._id = f"{address.application}:{secrets.token_hex(8)}"
@@ -70,15 +68,7 @@ class Course:
         self._random = random.Random()  # not the module's: programs may seed that one and count on its numbers
         self._backend = 0
         """The server's process that the newest flight was sent to."""
-        self._connection: Connection | None = open_connection(address, WRITING)
-        try:
-            self._connection.run([(REGISTER, (encode(self._id), b"0"))])
-        except StatementFailed as error:
-            self._connection.close()
-            raise translate(error, address, 0) from error
-        except ConnectionLost as error:
-            self._connection.close()
-            raise StorageUnavailable(address.name, str(error)) from error
+        self._connection: Connection | None = None
 
     def fly(self, plans: Sequence[Plan]) -> list[Committed] | Failure:
         """Commit plans together. Returns their outcomes, or the step that prevented the commit of all."""
