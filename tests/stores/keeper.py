@@ -129,7 +129,7 @@ def _free_port() -> int:
 
 def _wait_until_ready(folder: Path, port: int, programs: Path, server: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + START_SECONDS
-    ask = [programs / "psql", "-h", folder, "-p", str(port), "-U", "postgres", "-Atc", "select 1", "postgres"]
+    ask = [str(programs / "psql"), "-h", str(folder), "-p", str(port), "-U", "postgres", "-Atc", "select 1", "postgres"]
     while subprocess.run(ask, capture_output=True, check=False).returncode:
         if server.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError("the server does not start")

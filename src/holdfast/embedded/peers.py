@@ -43,10 +43,11 @@ log = logging.getLogger(__name__)
 
 
 class Peers:
-    def __init__(self, relay: Relay, environment: Mapping[str, str], data: Path) -> None:
+    def __init__(self, relay: Relay, environment: Mapping[str, str], data: Path, store: str = "") -> None:
         self._relay = relay
         self._environment = environment
         self._data = data
+        self._store = store
         self._links: dict[str, _Link] = {}
         self._looking: asyncio.Task[None] | None = None
 
@@ -83,9 +84,8 @@ class Peers:
             self._look()
 
     def _look(self) -> None:
-        others = [
-            server for server in running_servers(self._environment, data=self._data) if server.pid != os.getpid()
-        ][:LINKS]
+        found = running_servers(self._environment, data=self._data, store=self._store)
+        others = [server for server in found if server.pid != os.getpid()][:LINKS]
         for id in self._links.keys() - {server.id for server in others}:
             self._links.pop(id).task.cancel()
         for server in others:

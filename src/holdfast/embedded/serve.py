@@ -160,7 +160,7 @@ async def serve(
         host, number = listener.getsockname()[:2]
         async with Runtime(options=HostOptions(trust=asked.trust, protect=True, sandbox=asked.sandbox)) as runtime:
             runtime.own_ports.add(number)
-            runtime.log.relay.links = Peers(runtime.log.relay, environment, runtime.paths.data)
+            runtime.log.relay.links = Peers(runtime.log.relay, environment, runtime.paths.data, runtime.store_identity)
             hosts = _hosts(asked.hostname, asked.hosts)
             app = App(
                 runtime,
@@ -172,7 +172,9 @@ async def serve(
             near = _url(WILDCARDS.get(host, host), number)
             about = NodeInfo(name=f"{socket.gethostname()}:{number}", address=near)
             await runtime.takeover.start(about, recover=asked.recover)
-            with registered(environment, id=runtime.new_event_id(), url=near, data=runtime.paths.data) as local:
+            with registered(
+                environment, id=runtime.new_event_id(), url=near, data=runtime.paths.data, store=runtime.store_identity
+            ) as local:
                 file = credential_file(environment) if generated else None
                 served = Served(_url(host, number), file)
                 async with _Background() as background:

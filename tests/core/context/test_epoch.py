@@ -445,6 +445,7 @@ async def test_outages_and_removals_are_noted_once(drained: Drained, clock: Manu
 # -- faults --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.store("sqlite", reason="faults of the file system below SQLite")
 @pytest.mark.parametrize("fault", ["sync", "full", "read only"])
 async def test_message_and_snapshot_agree_whatever_the_disk_does(
     disk: FaultyDisk, tmp_path: Path, ids: Ids, clock: ManualClock, fault: str

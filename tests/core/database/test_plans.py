@@ -10,6 +10,8 @@ import pytest
 
 from holdfast.core.database.queries import load_migrations, load_queries
 
+pytestmark = pytest.mark.store("sqlite", reason="plans and pages of SQLite")
+
 QUERIES = load_queries()
 FEW = {
     "activity.all": "only Sessions that owe an answer have a row",

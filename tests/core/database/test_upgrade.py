@@ -20,7 +20,7 @@ from holdfast.core.database.queries import SQL, load_migrations
 from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.schema.session_event import CompactionEnded, CompactionUndone, RevertCommitted, Synthetic
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.store("sqlite", reason="files of earlier versions")]
 
 NEWEST = len(load_migrations())
 OLD = Path(__file__).with_name("data") / "schema_1.db.gz"

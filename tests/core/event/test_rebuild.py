@@ -131,7 +131,7 @@ async def test_a_commit_after_the_log_was_read_is_not_lost_in_a_rebuild(busy: St
             await busy.note(number)
         return rows
 
-    busy.database.fetch_large = then_commit
+    busy.database.fetch_large = then_commit  # type: ignore[method-assign]
     assert await busy.log.rebuild(SES) == 12
     assert (await busy.message_ids())[-2:] == ["msg_ses_one_1", "msg_ses_one_2"]
     assert await busy.log.verify(SES) == []

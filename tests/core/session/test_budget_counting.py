@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import pytest
 from tests.core.conftest import HeldTool, ToolRuntime, new_session, script, tables
 
+from holdfast.core.database.job import Job
 from holdfast.core.database.unit import Statement
-from holdfast.core.database.writer import Job, Writer
+from holdfast.core.database.writer import Writer
 from holdfast.core.runner.spending import OUTPUT_TOKENS, Expected
 from holdfast.core.session.budgets import described
 from holdfast.core.session.records import NewSession

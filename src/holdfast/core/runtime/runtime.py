@@ -18,7 +18,9 @@ from holdfast.core.context.metrics import Metrics
 from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.context.remote import RemoteInstructions, WebFetch
 from holdfast.core.credential.store import CredentialStore
-from holdfast.core.database.database import SqliteDatabase
+from holdfast.core.database.info import describe_store
+from holdfast.core.database.opening import open_database
+from holdfast.core.database.place import place_identity
 from holdfast.core.event.log import EventLog, Mismatch
 from holdfast.core.event.tree_tail import TreeTail
 from holdfast.core.filesystem.ownership import Owners
@@ -50,6 +52,7 @@ from holdfast.core.runtime.recovery import Recovery
 from holdfast.core.runtime.reverts import Reverts
 from holdfast.core.runtime.sessions import Sessions
 from holdfast.core.runtime.sign_in_forms import SignInForms
+from holdfast.core.runtime.storage_choice import storage_place
 from holdfast.core.runtime.takeover import Takeover
 from holdfast.core.runtime.tree_changes import TreeChanges
 from holdfast.core.runtime.trees import Trees
@@ -103,7 +106,7 @@ HOST_DOCUMENT = "host program"
 
 
 class Paths(Frozen):
-    """Where this installation keeps its data."""
+    """Where this installation keeps its data. With an address of a database, everything but the Sessions."""
 
     data: Path
 
@@ -161,7 +164,10 @@ class Runtime:
         clock: Clock | None = None,
         ids: Ids | None = None,
         options: HostOptions | None = None,
+        database: str | None = None,
     ) -> None:
+        """`database` is the address of a PostgreSQL database, or `sqlite`; None leaves it to the environment and the
+        user's configuration."""
         self._environment = dict(os.environ) if environment is None else environment
         self._options = options or HostOptions()
         self.paths = paths or default_paths(self._environment)
@@ -169,6 +175,7 @@ class Runtime:
         self._clock = clock or SystemClock()
         self._ids = ids or Ids(self._clock)
         self._transport = transport or self._default_transport()
+        self.place = storage_place(database, self._environment, self.paths.database, self._options.config)
         self.trust_store = TrustStore(directories(self._environment).state)
         self.own_ports: set[int] = set()
         self.application_tools = ApplicationTools()
@@ -190,7 +197,7 @@ class Runtime:
         clock, ids, here = self._clock, self._ids, directories(self._environment).replace(data=self.paths.data)
 
         # Storage and the Session model.
-        self.database = SqliteDatabase(self.paths.database)
+        self.database = open_database(self.place)
         stack.callback(self.database.close)
         stack.push_async_callback(self._transport.close)
         self.log = EventLog(self.database, MANIFEST, SESSION_PROJECTORS, ids)
@@ -288,6 +295,11 @@ class Runtime:
     def environment(self) -> dict[str, str]:
         return self._environment
 
+    @property
+    def store_identity(self) -> str:
+        """Tells whether another process on this data directory has the same database."""
+        return place_identity(self.place, self._environment)
+
     def new_event_id(self) -> str:
         return self._ids.event()
 
@@ -339,6 +351,10 @@ class Runtime:
             await services.config.refresh()
             await services.catalog.ready()  # plugins may add agents
             return services.agents.authority(agent)
+
+    async def describe_store(self) -> str:
+        """The store in one line, without secrets."""
+        return await describe_store(self.database, self.place)
 
     async def verify(self) -> list[Mismatch]:
         """Projection rows that differ from what the log says."""

@@ -1,0 +1,151 @@
+"""Which store the tests use. With HOLDFAST_TEST_STORE=postgres each file that a runtime would open is a database of the
+test's own instead, and processes get its address in HOLDFAST_DATABASE."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import apsw
+import pytest
+from tests.stores.pool import Pool
+from tests.stores.server import NoPostgres, shared_server
+
+from holdfast.core.database.database import Database
+from holdfast.core.database.opening import open_database
+from holdfast.core.database.place import DATABASE, Place
+from holdfast.core.runtime import storage_choice
+from holdfast.core.runtime.runtime import default_paths
+
+if TYPE_CHECKING:
+    from tests.stores.pool import PooledDatabase
+
+STORE = "HOLDFAST_TEST_STORE"
+SQLITE, POSTGRES = "sqlite", "postgres"
+
+Rows = list[tuple[Any, ...]]
+
+
+def chosen_store() -> str:
+    return os.environ.get(STORE) or SQLITE
+
+
+def on_postgres() -> bool:
+    return chosen_store() == POSTGRES
+
+
+class OpenedDatabase(Database, Protocol):
+    """A database with the path of the file for which it stands."""
+
+    path: Path
+
+
+class Stores:
+    """The databases that stand for files, by the path of the file."""
+
+    def __init__(self) -> None:
+        self._pool: Pool | None = None
+        self._taken: dict[str, PooledDatabase] = {}
+
+    @property
+    def pool(self) -> Pool:
+        if self._pool is None:
+            try:
+                self._pool = Pool(shared_server())
+            except NoPostgres as error:
+                pytest.skip(f"no PostgreSQL here: {error}")
+        return self._pool
+
+    def database(self, file: Path) -> PooledDatabase:
+        key = os.path.realpath(file)
+        if key not in self._taken:
+            self._taken[key] = self.pool.take()
+        return self._taken[key]
+
+    def place(self, file: Path) -> Place:
+        """What stands for this file: itself, or the address of a database."""
+        return self.database(file).address if on_postgres() else file
+
+    def open(self, file: Path) -> OpenedDatabase:
+        """Open what stands for this file. The result knows the path, as SQLite's does."""
+        database: Any = open_database(self.place(file))
+        database.path = file
+        opened: OpenedDatabase = database
+        return opened
+
+    def is_new(self, file: Path) -> bool:
+        """Whether nothing was stored there yet."""
+        return os.path.realpath(file) not in self._taken if on_postgres() else not file.exists()
+
+    @contextmanager
+    def frame(self) -> Iterator[None]:
+        """Give back at the end what was taken meanwhile."""
+        before = set(self._taken)
+        try:
+            yield
+        finally:
+            for key in [key for key in self._taken if key not in before]:
+                self.pool.give_back(self._taken.pop(key))
+
+    def environment(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The environment of a `holdfast` process."""
+        if not on_postgres() or given.get(DATABASE):
+            return dict(given)
+        return {**given, DATABASE: self.database(default_paths(dict(given)).database).address}
+
+    @contextmanager
+    def rows(self, file: Path) -> Iterator[Callable[..., Rows]]:
+        """A function that runs a statement there, with `?` for parameters, and returns its rows."""
+        if on_postgres():
+            database = self.database(file)
+            yield lambda sql, *parameters: database.run(sql.replace("%", "%%").replace("?", "%s"), parameters)
+            return
+        connection = apsw.Connection(str(file))
+        connection.set_busy_timeout(10_000)
+        try:
+            yield lambda sql, *parameters: list(connection.execute(sql, parameters).fetchall())
+        finally:
+            connection.close()
+
+
+STORES = Stores()
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """Let every runtime of this process, and every `holdfast` process that it starts, use the chosen store."""
+    if not on_postgres():
+        yield
+        return
+    choose, start = storage_choice.storage_place, subprocess.Popen.__init__
+
+    def storage_place(*arguments: Any) -> Place:
+        place = choose(*arguments)
+        return STORES.place(place) if isinstance(place, Path) else place
+
+    def popen(self: subprocess.Popen[Any], args: Any, *rest: Any, **options: Any) -> None:
+        if _is_holdfast(args):
+            given = options.get("env")
+            options["env"] = STORES.environment(os.environ if given is None else given)
+        start(self, args, *rest, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("holdfast.core.runtime.runtime", "holdfast.embedded.registration"):
+            patch.setattr(f"{module}.storage_place", storage_place)
+        patch.setattr(subprocess.Popen, "__init__", popen)
+        yield
+
+
+def _is_holdfast(arguments: Any) -> bool:
+    """Whether these are the arguments of a `holdfast` command, or of a Python program about it."""
+    if isinstance(arguments, str | bytes | os.PathLike):
+        return False
+    words = [os.fsdecode(word) for word in arguments]
+    if any(os.path.basename(word) == "holdfast" for word in words[:3]):
+        return True
+    return sys.executable in words[:3] and any("holdfast" in word for word in words)
