@@ -25,6 +25,7 @@ from holdfast.core.context.system_context import Observed, SystemContext, combin
 from holdfast.core.database.unit import Committed, Statement
 from holdfast.core.event.log import EventLog
 from holdfast.core.session.interrupt import Interrupt
+from holdfast.core.session.liveness import FileLiveness
 from holdfast.core.session.ownership import Lease, Ownership
 from holdfast.schema.location import Location
 from holdfast.schema.record import Record
@@ -182,7 +183,7 @@ async def open_lease(ownership: Ownership, log: EventLog, session_id: str) -> Co
 async def ownership(
     database: OpenedDatabase, log: EventLog, ids: Ids, clock: ManualClock, tmp_path: Path
 ) -> AsyncIterator[Ownership]:
-    ownership = Ownership(database, log, ids, clock, tmp_path / "owners")
+    ownership = Ownership(database, log, ids, clock, FileLiveness(tmp_path / "owners"))
     yield ownership
     await ownership.close()
 

@@ -18,6 +18,7 @@ FEW = {
     "event.aggregates": "all of them are asked for",
     "form.open_of_integration": "only open requests are in the index",
     "inbox.lost_wakes": "only pending inputs have a row",
+    "owner.all": "only running processes have a row, and those that died since a server looked",
     "request.open_of_tree": "only open requests are in the index",
     "request.owned": "only open requests are in the index",
     "session.list_asc": "in the order of the index, up to the limit",

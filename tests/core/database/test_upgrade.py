@@ -30,7 +30,7 @@ ADDED = (
     *("session_activity", "session_attempt", "session_blocked", "session_instruction_entry"),
     *("session_task", "session_lineage", "context_text"),
     *("session_budget", "session_work", "session_pause", "budget_total", "budget_share", "budget_revision"),
-    *("mcp_manifest", "mcp_server"),
+    *("mcp_manifest", "mcp_server", "node_secret"),
 )
 """Tables that the old schema did not have."""
 WIDER: dict[str, tuple[Any, ...]] = {"session": (None, None, ANY), "session_input": ("user", 0, None, ANY)}

@@ -39,6 +39,7 @@ class _OwnedRequest(Frozen):
     id: str
     session_id: str
     owner_id: str
+    locked: int | None
 
 
 class Recovery:
@@ -124,7 +125,7 @@ class Recovery:
     async def _close_requests(self) -> None:
         for request in await self._database.fetch("request.owned", {}, into=_OwnedRequest):
             session = await self._store.find(request.session_id)
-            if session is None or self._ownership.lives(request.owner_id):
+            if session is None or self._ownership.lives(request.owner_id, request.locked):
                 continue
             replied = PermissionReplied(
                 timestamp=self._clock.now(),

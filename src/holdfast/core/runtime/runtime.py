@@ -61,6 +61,7 @@ from holdfast.core.session.budgets import Budgets
 from holdfast.core.session.id_locks import IdLocks
 from holdfast.core.session.inbox import Inbox
 from holdfast.core.session.instruction_entries import InstructionEntries
+from holdfast.core.session.liveness import FileLiveness
 from holdfast.core.session.ownership import Ownership
 from holdfast.core.session.projector import SESSION_PROJECTORS
 from holdfast.core.session.records import SessionRecords
@@ -199,7 +200,7 @@ class Runtime:
         stack.push_async_callback(self._transport.close)
         self.log = EventLog(self.database, MANIFEST, SESSION_PROJECTORS, ids)
         self.store = SessionStore(self.database)
-        self._ownership = Ownership(self.database, self.log, ids, clock, self.paths.owners)
+        self._ownership = Ownership(self.database, self.log, ids, clock, FileLiveness(self.paths.owners))
         self._inbox = Inbox(self.log, self.store, ids, clock, Attachments(self._image_limits))
         copies = IsolatedCopies(here.data / "copies", self._environment)
         records = SessionRecords(self.log, self.store, ids, clock, deleted=copies.discard)

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 from holdfast.core.database.errors import StorageUnavailable
 from holdfast.core.database.postgres.address import WRITING
 from holdfast.core.database.postgres.connection import open_connection
-from holdfast.core.database.postgres.errors import ConnectionLost, StatementFailed, translate
-from holdfast.core.database.postgres.flight import BEGIN, COMMIT, Failure, Flight, Plan
+from holdfast.core.database.postgres.errors import ConnectionLost, StatementFailed
+from holdfast.core.database.postgres.flight import BEGIN, COMMIT, REGISTER, Failure, Flight, Plan
 from holdfast.core.database.postgres.statement import Compiled, encode, encode_array
+from holdfast.core.database.postgres.text import restore
 from holdfast.core.database.unit import Committed
 
 if TYPE_CHECKING:
@@ -37,11 +38,12 @@ if TYPE_CHECKING:
 FIRST_DELAY, LAST_DELAY = 0.05, 2.0
 TELL_SECONDS = 30.0
 
-REGISTER = Compiled("insert into holdfast_writer (id, flight) values ($1, $2::bigint) on conflict (id) do nothing")
 FORGET = Compiled("delete from holdfast_writer where id = $1")
 LAST_FLIGHT = Compiled("select flight from holdfast_writer where id = $1 for update")
 GIVE_UP_FLIGHT = Compiled("update holdfast_writer set flight = $2::bigint where id = $1 and flight <> $3::bigint")
 PLACES = Compiled("select id, aggregate_id, seq from event where id = any ($1::text[])")
+HEAD = Compiled("select seq, owner_id from event_sequence where aggregate_id = $1")
+EVENT = Compiled("select id, type, data from event where aggregate_id = $1 and seq = $2::bigint")
 TERMINATE = Compiled("""
 select pg_terminate_backend(pid) from pg_stat_activity
 where pid = $1::int and pid <> pg_backend_pid() and application_name = $2 and datname = current_database()
@@ -51,10 +53,9 @@ log = logging.getLogger(__name__)
 
 
 class Course:
-    """Used by one thread, but for `since` and `give_up`."""
+    """Used by one thread, but for `since` and `give_up`. Connects when it is first used."""
 
     def __init__(self, address: Address) -> None:
-        """Connects, once. Raises StorageUnavailable."""
         self.address = address
         self.since: float | None = None
         self._id = f"{address.application}:{secrets.token_hex(8)}"
@@ -67,15 +68,7 @@ class Course:
         self._random = random.Random()  # not the module's: programs may seed that one and count on its numbers
         self._backend = 0
         """The server's process that the newest flight was sent to."""
-        self._connection: Connection | None = open_connection(address, WRITING)
-        try:
-            self._connection.run([(REGISTER, (encode(self._id), b"0"))])
-        except StatementFailed as error:
-            self._connection.close()
-            raise translate(error, address, 0) from error
-        except ConnectionLost as error:
-            self._connection.close()
-            raise StorageUnavailable(address.name, str(error)) from error
+        self._connection: Connection | None = None
 
     def fly(self, plans: Sequence[Plan]) -> list[Committed] | Failure:
         """Commit plans together. Returns their outcomes, or the step that prevented the commit of all."""
@@ -106,6 +99,15 @@ class Course:
         return {
             _text(result, row, 0): (_text(result, row, 1), int(_text(result, row, 2))) for row in range(result.ntuples)
         }
+
+    def head(self, aggregate_id: str, seq: int) -> tuple[int, str | None, list[tuple[str, str, str]]]:
+        """The last sequence and the replay owner of an aggregate, and the event that it has at a sequence."""
+        key = encode(aggregate_id)
+        head, event = self._read([(HEAD, (key,)), (EVENT, (key, encode(seq)))])
+        stored = [(_text(event, row, 0), _text(event, row, 1), _text(event, row, 2)) for row in range(event.ntuples)]
+        if not head.ntuples:
+            return -1, None, stored
+        return int(_text(head, 0, 0)), None if head.get_value(0, 1) is None else _text(head, 0, 1), stored
 
     def give_up(self) -> None:
         """Wait no longer for a database that is away, or for an answer."""
@@ -209,7 +211,7 @@ class Course:
 def _text(result: PGresult, row: int, column: int) -> str:
     value = result.get_value(row, column)
     assert value is not None
-    return value.decode()
+    return restore(value.decode())
 
 
 def _duplicate(connection: Connection) -> int:

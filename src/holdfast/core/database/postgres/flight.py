@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 BEGIN = Compiled("begin")
 COMMIT = Compiled("commit")
 ROLLBACK = Compiled("rollback")
+REGISTER = Compiled("insert into holdfast_writer (id, flight) values ($1, $2::bigint) on conflict (id) do nothing")
 TAKE_OFF = Compiled("""
 with changed as (
   update holdfast_writer set flight = $2::bigint, time_updated = now()
@@ -184,8 +185,12 @@ class Flight:
         which the outcome is unknown."""
         connection.queue(BEGIN, ())
         connection.queue_settings()
+        first = 2
+        if not after:
+            connection.queue(REGISTER, (self._writer_id, b"0"))
+            first += 1
         connection.queue(TAKE_OFF, (self._writer_id, encode(number), encode(after)))
-        first = 2 + self._queue_locks(connection, plans)
+        first += self._queue_locks(connection, plans)
         for plan in plans:
             for step in plan.steps:
                 connection.queue(step.compiled, step.values)
@@ -196,7 +201,7 @@ class Flight:
             return _committed(results, plans, first)
         connection.queue(ROLLBACK, ())
         connection.exchange()
-        return _failure(results, plans, first)
+        return _failure(results, plans, first, fenced=2 if not after else 1)
 
     def _queue_locks(self, connection: Connection, plans: Sequence[Plan]) -> int:
         """Locks come in this order everywhere, so that flights do not wait for each other in a circle."""
@@ -241,13 +246,13 @@ def _committed(results: list[PGresult], plans: Sequence[Plan], place: int) -> li
     return found
 
 
-def _failure(results: list[PGresult], plans: Sequence[Plan], first: int) -> Failure:
+def _failure(results: list[PGresult], plans: Sequence[Plan], first: int, fenced: int) -> Failure:
     place = next((place for place, result in enumerate(results) if result.status == ExecStatus.FATAL_ERROR), None)
     if place is None:
         return Failure(None, None, StatementFailed("40000", "the server rolled the transaction back"))
     error = failure(results[place])
     if place < first:
-        return Failure(None, None, error, fenced=place == 1)
+        return Failure(None, None, error, fenced=place == fenced)
     place -= first
     for index, plan in enumerate(plans):
         if place < len(plan.steps):

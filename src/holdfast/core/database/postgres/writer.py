@@ -25,15 +25,15 @@ from holdfast.core.database.job import Job, Outcome, answer
 from holdfast.core.database.postgres.address import LOCK_SECONDS
 from holdfast.core.database.postgres.course import Course
 from holdfast.core.database.postgres.errors import CONFLICTS, EXPECTATION, UNIQUE, translate
-from holdfast.core.database.postgres.flight import APPEND, CHECK, FENCE, Failure, Plan, Planner
-from holdfast.core.database.unit import Committed
+from holdfast.core.database.postgres.flight import APPEND, CHECK, FENCE, REPLAY, Failure, Plan, Planner
+from holdfast.core.database.replay import Verdict, invalid_event, judge_replay
+from holdfast.core.database.unit import Committed, Statement, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.core.database.postgres.address import Address
     from holdfast.core.database.postgres.statement import Statements
-    from holdfast.core.database.unit import NewEvent, Unit
 
 WRITERS = 4
 BATCH_LIMIT = 256
@@ -194,7 +194,9 @@ class _Batch:
     def _alone(self, plan: Plan, failure: Failure) -> Outcome:
         """What became of a unit that failed although it was alone, after as many tries as its error deserves."""
         tries = 1
-        while failure.error.sqlstate in CONFLICTS:
+        while failure.error.sqlstate in CONFLICTS or _is_replay(failure):
+            if _is_replay(failure) and (committed := self._judge_replay(plan.unit)) is not None:
+                return committed
             if tries >= (UNIQUE_TRIES if failure.error.sqlstate == UNIQUE else CONFLICT_TRIES):
                 break
             time.sleep(self._writer._random.uniform(0, 0.002 * 2**tries))
@@ -204,6 +206,26 @@ class _Batch:
                 return outcome[0]
             failure = outcome
         return self._explain(plan, failure)
+
+    def _judge_replay(self, unit: Unit) -> Outcome | None:
+        """The outcome of a replay that is not the next event, or None if it is by now."""
+        replay = unit.replay
+        assert replay is not None
+        latest, owner, stored = self._course.head(unit.aggregate_id, replay.seq)
+        if latest < 0 and (begins_at := unit.events[0].begins_at) is not None:
+            latest = begins_at - 1
+        try:
+            verdict = judge_replay(unit, replay, latest, owner, lambda: stored)
+        except InvalidDurableEvent as error:
+            return error
+        if verdict is Verdict.NEXT:
+            return None
+        if verdict is Verdict.STORED and replay.owner_id is not None and owner is None:
+            claim = Statement("event.claim", {"aggregate_id": unit.aggregate_id, "owner_id": replay.owner_id})
+            claimed = self._course.fly([self._writer._planner.plan(Unit(unit.aggregate_id, local=(claim,)))])
+            if isinstance(claimed, Failure):
+                return translate(claimed.error, self._course.address, LOCK_SECONDS)
+        return Committed(replay.seq, replay.seq, applied=False)
 
     def _explain(self, plan: Plan, failure: Failure) -> Exception:
         unit, step, error = plan.unit, failure.step, failure.error
@@ -234,15 +256,15 @@ class _Batch:
         for event in unit.events:
             if event.id in places:
                 aggregate_id, seq = places[event.id]
-                return _invalid(event, f"Event {event.id} already exists at {aggregate_id}:{seq}")
+                return invalid_event(event, f"Event {event.id} already exists at {aggregate_id}:{seq}")
         return None
+
+
+def _is_replay(failure: Failure) -> bool:
+    return failure.step is not None and failure.step.stage == REPLAY and failure.error.sqlstate == EXPECTATION
 
 
 def _expectation(changes: int | None, found: bool | None) -> str:
     if found is not None:
         return "nothing found" if found else "something found"
     return f"did not change {changes} rows"
-
-
-def _invalid(event: NewEvent, message: str) -> InvalidDurableEvent:
-    return InvalidDurableEvent(event.type.rpartition(".")[0], message)

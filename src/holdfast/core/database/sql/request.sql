@@ -23,7 +23,7 @@ select session_id, id, kind, agent, data, reply, time_created from session_reque
 
 -- name: request.owned
 -- Open requests of callers that wait in a process, without a tool call.
-select id, session_id, owner as owner_id from session_request
+select id, session_id, owner as owner_id, null as locked from session_request
 where reply is null and resumable = 0 and owner is not null
 
 -- name: request.open_of_tree
