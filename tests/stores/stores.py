@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import apsw
 import pytest
 from tests.stores.pool import Pool
-from tests.stores.server import NoPostgres, shared_server
+from tests.stores.server import KEEPER, NoPostgres, shared_server
 
 from holdfast.core.database.database import Database
 from holdfast.core.database.opening import open_database
@@ -82,6 +82,10 @@ class Stores:
         """Whether nothing was stored there yet."""
         return os.path.realpath(file) not in self._taken if on_postgres() else not file.exists()
 
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+
     @contextmanager
     def frame(self) -> Iterator[None]:
         """Give back at the end what was taken meanwhile."""
@@ -148,4 +152,4 @@ def _is_holdfast(arguments: Any) -> bool:
     words = [os.fsdecode(word) for word in arguments]
     if any(os.path.basename(word) == "holdfast" for word in words[:3]):
         return True
-    return sys.executable in words[:3] and any("holdfast" in word for word in words)
+    return sys.executable in words[:3] and any("holdfast" in word for word in words) and str(KEEPER) not in words
