@@ -62,7 +62,7 @@ from holdfast.core.session.budgets import Budgets
 from holdfast.core.session.id_locks import IdLocks
 from holdfast.core.session.inbox import Inbox
 from holdfast.core.session.instruction_entries import InstructionEntries
-from holdfast.core.session.liveness import FileLiveness
+from holdfast.core.session.liveness import liveness_on
 from holdfast.core.session.nodes import Nodes
 from holdfast.core.session.ownership import Ownership
 from holdfast.core.session.projector import SESSION_PROJECTORS
@@ -202,7 +202,7 @@ class Runtime:
         stack.push_async_callback(self._transport.close)
         self.log = EventLog(self.database, MANIFEST, SESSION_PROJECTORS, ids)
         self.store = SessionStore(self.database)
-        liveness = FileLiveness(self.paths.owners)
+        liveness = liveness_on(self.database, self.paths.owners)
         self._ownership = Ownership(self.database, self.log, ids, clock, liveness)
         self.nodes = Nodes(self.database, self._ownership, liveness, clock)
         self._inbox = Inbox(self.log, self.store, ids, clock, Attachments(self._image_limits))

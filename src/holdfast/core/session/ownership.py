@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.core.event.log import EventLog
     from holdfast.core.session.interrupt import Interrupt
     from holdfast.core.session.liveness import Liveness
+    from holdfast.core.session.stored_start import DrainStart
     from holdfast.schema.location import Location
     from holdfast.schema.record import Record
 
@@ -54,7 +55,7 @@ class Held(Frozen):
     locked: int | None
 
 
-class _LeaseRow(Frozen):
+class LeaseRow(Frozen):
     """Without an owner the lease is free."""
 
     session_id: str
@@ -174,10 +175,16 @@ class Ownership:
         return self._liveness.lives(owner_id, locked)
 
     async def acquire(
-        self, session_id: str, location: Location, interrupt: Interrupt, wanted: Callable[[], Awaitable[bool]]
+        self,
+        session_id: str,
+        location: Location,
+        interrupt: Interrupt,
+        wanted: Callable[[], Awaitable[bool]],
+        start: DrainStart | None = None,
     ) -> Lease | None:
-        """The lease, or None when the work is no longer wanted or an interruption came while another owner had it."""
-        row = await self._row(session_id)
+        """The lease, or None when the work is no longer wanted or an interruption came while another owner had it.
+        `start` holds the lease as it was read, if it was."""
+        row = start.lease if start is not None else await self._row(session_id)
         while row is not None and (holder := row.held_by_other(self.id)) is not None and self._alive(holder):
             if not await self._outlast(holder, interrupt, wanted):
                 return None
@@ -208,7 +215,7 @@ class Ownership:
 
     async def all_elsewhere(self) -> list[str]:
         """Sessions that other living owners execute."""
-        rows = await self._database.fetch("lease.held", {"now": self._clock.now()}, into=_LeaseRow)
+        rows = await self._database.fetch("lease.held", {"now": self._clock.now()}, into=LeaseRow)
         holders = [holder for row in rows if (holder := row.held_by_other(self.id)) is not None]
         alive = {holder.owner_id: holder for holder in holders}
         alive = {id: holder for id, holder in alive.items() if self._alive(holder)}
@@ -216,7 +223,7 @@ class Ownership:
 
     async def leased_to(self, owner_ids: Collection[str]) -> set[str]:
         """Sessions whose leases these owners hold, whether they live or not."""
-        rows = await self._database.fetch("lease.held", {"now": self._clock.now()}, into=_LeaseRow)
+        rows = await self._database.fetch("lease.held", {"now": self._clock.now()}, into=LeaseRow)
         return {row.session_id for row in rows if row.owner_id in owner_ids}
 
     async def wake_elsewhere(self, session_id: str) -> bool:
@@ -276,7 +283,7 @@ class Ownership:
                     return True
                 holder = now
 
-    def _prepare(self, session_id: str, location: Location, row: _LeaseRow | None) -> Lease:
+    def _prepare(self, session_id: str, location: Location, row: LeaseRow | None) -> Lease:
         """`row` is the lease as it was read; taking it is refused if somebody else took it since."""
         seen = row.token if row else -1
         dead = row.held_by_other(self.id) if row else None
@@ -290,9 +297,9 @@ class Ownership:
         self._start_serving()
         return lease
 
-    async def _row(self, session_id: str) -> _LeaseRow | None:
+    async def _row(self, session_id: str) -> LeaseRow | None:
         rows = await self._database.fetch(
-            "lease.get", {"session_id": session_id, "now": self._clock.now()}, into=_LeaseRow
+            "lease.get", {"session_id": session_id, "now": self._clock.now()}, into=LeaseRow
         )
         return rows[0] if rows else None
 
