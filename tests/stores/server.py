@@ -23,6 +23,7 @@ RUN = "HOLDFAST_TEST_RUN"
 """The process of the whole test run, which the workers inherit."""
 OWNER = "holdfast"
 """The role of the tests: no superuser, as the documentation recommends."""
+KEEPER = Path(__file__).with_name("keeper.py")
 WAIT_SECONDS = 90.0
 
 
@@ -64,9 +65,8 @@ def start_server(folder: Path, watched: int, *, synced: bool = False) -> None:
     """Start a server that lives until the process `watched` has ended. `started` waits for it."""
     found = programs()
     folder.mkdir(mode=0o711)
-    keeper = Path(__file__).with_name("keeper.py")
     subprocess.Popen(
-        [sys.executable, "-I", keeper, folder, str(watched), found, "1" if synced else "0"],
+        [sys.executable, "-I", KEEPER, folder, str(watched), found, "1" if synced else "0"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

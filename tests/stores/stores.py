@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import apsw
 import pytest
 from tests.stores.pool import Pool
-from tests.stores.server import NoPostgres, shared_server
+from tests.stores.server import KEEPER, NoPostgres, shared_server
 
 from holdfast.core.database.database import Database
 from holdfast.core.database.opening import open_database
@@ -148,4 +148,4 @@ def _is_holdfast(arguments: Any) -> bool:
     words = [os.fsdecode(word) for word in arguments]
     if any(os.path.basename(word) == "holdfast" for word in words[:3]):
         return True
-    return sys.executable in words[:3] and any("holdfast" in word for word in words)
+    return sys.executable in words[:3] and any("holdfast" in word for word in words) and str(KEEPER) not in words
