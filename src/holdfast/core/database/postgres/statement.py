@@ -27,9 +27,9 @@ _BLOB = re.compile(r"\bas\s+blob\s*\)\s*(?:end\s+)?as\s+(\w+)", re.IGNORECASE)
 _numbers = itertools.count()
 
 NO_BUDGETS, COUNTS, RESHAPES = range(3)
-"""What a statement does to budgets: nothing; it reads or changes what they count; it changes which there are, or whose."""
+"""What a statement does to budgets: nothing, or it concerns what they count, or it changes which there are."""
 _RESHAPING = frozenset(
-    f"budget.{name}" for name in ("open_total", "open_shares", "drop_total", "drop_shares", "leave_totals", "leave_shares")
+    f"budget.{change}_{what}" for change in ("open", "drop", "leave") for what in ("total", "totals", "shares")
 )
 _COUNTED = re.compile(r"\bbudget_(total|share)\b")
 
