@@ -49,7 +49,7 @@ class Gate:
     async def until_waiting(self, count: int, work: asyncio.Task[Any]) -> None:
         """Until so many transactions wait, or the work is done."""
         async with asyncio.timeout(PATIENCE):
-            while not work.done() and self._looking.execute(_WAITING).fetchall() < [(count,)]:
+            while not work.done() and self._looking.execute(_WAITING).fetchall() < [(count,)]:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
 
 
