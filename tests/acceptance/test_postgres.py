@@ -1,4 +1,4 @@
-"""A part of the suite on other versions of PostgreSQL, and through a pooler. `make test-postgres` runs all of it on 16."""
+"""A part of the suite on other versions of PostgreSQL, and through a pooler. `make test-postgres` runs all on 16."""
 
 from __future__ import annotations
 

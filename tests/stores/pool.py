@@ -110,6 +110,8 @@ class PooledDatabase:
         self.name = name
         self.address = server.address(name)
         self.uses = 0
+        self.touched = False
+        """Whether a test has changed rows itself."""
         self._connection = psycopg.connect(
             server.address(name, user="postgres"), autocommit=True, application_name=OURS
         )
@@ -138,6 +140,7 @@ class PooledDatabase:
             statements = [f'delete from "{name}"' for name in tables if name != "budget_revision"]
             self._delete = ";".join([*statements, "update budget_revision set revision = 0"])
         self.run(self._delete)
+        self.touched = False
 
     def retire(self) -> None:
         asked = "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and application_name <> %s"
