@@ -8,6 +8,7 @@ import os
 import random
 import signal
 from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def _select_store(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _the_chosen_store() -> Iterator[None]:
-    with installed(), STORES.frame():
+    with installed(), closing(STORES), STORES.frame():
         yield
 
 

@@ -55,6 +55,11 @@ class Pool:
         self._admin.execute(f"create database {name} template {template} owner {OWNER} strategy file_copy")
         return name
 
+    def close(self) -> None:
+        for database in self._free:
+            database.close()
+        self._admin.close()
+
     def _make(self) -> PooledDatabase:
         return PooledDatabase(self.server, self.new(TEMPLATE))
 
@@ -113,6 +118,9 @@ class PooledDatabase:
     def retire(self) -> None:
         asked = "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and application_name <> %s"
         self.run(asked, (self.name, OURS))
+        self.close()
+
+    def close(self) -> None:
         self._connection.close()
 
 

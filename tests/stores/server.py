@@ -65,7 +65,7 @@ def start_server(folder: Path, watched: int, *, synced: bool = False) -> None:
     """Start a server that lives until the process `watched` has ended. `started` waits for it."""
     found = programs()
     folder.mkdir(mode=0o711)
-    subprocess.Popen(
+    keeper = subprocess.Popen(
         [sys.executable, "-I", KEEPER, folder, str(watched), found, "1" if synced else "0"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -73,6 +73,7 @@ def start_server(folder: Path, watched: int, *, synced: bool = False) -> None:
         start_new_session=True,
         cwd="/",
     )
+    keeper.returncode = 0  # it outlives this object, which would complain
 
 
 def started(folder: Path) -> PostgresServer:

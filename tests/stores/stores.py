@@ -82,6 +82,10 @@ class Stores:
         """Whether nothing was stored there yet."""
         return os.path.realpath(file) not in self._taken if on_postgres() else not file.exists()
 
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+
     @contextmanager
     def frame(self) -> Iterator[None]:
         """Give back at the end what was taken meanwhile."""

@@ -21,6 +21,7 @@ import uvicorn
 from holdfast.client.credential import credential_file, given_password, username
 from holdfast.core.location.report import report_of
 from holdfast.core.runtime.runtime import HostOptions, Runtime
+from holdfast.core.session.nodes import NodeInfo
 from holdfast.embedded.connection import Connection
 from holdfast.embedded.credential import generated_password
 from holdfast.embedded.peers import Peers
@@ -168,9 +169,9 @@ async def serve(
                 origins=frozenset(asked.origins),
                 pty_environment=asked.pty_environment,
             )
-            if asked.recover:
-                await runtime.recovery.start()
             near = _url(WILDCARDS.get(host, host), number)
+            about = NodeInfo(name=f"{socket.gethostname()}:{number}", address=near)
+            await runtime.takeover.start(about, recover=asked.recover)
             with registered(
                 environment, id=runtime.new_event_id(), url=near, data=runtime.paths.data, store=runtime.store_identity
             ) as local:

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from holdfast.core.clock import Clock
     from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
+    from holdfast.core.event.signal import Flag
     from holdfast.core.location.service_map import ServiceMap
     from holdfast.core.location.services import LocationServices
     from holdfast.core.runner.runner import Runner
     from holdfast.core.session.budgets import Budgets
     from holdfast.core.session.ownership import Lease, Ownership
     from holdfast.core.session.store import SessionStore
+    from holdfast.core.session.stored_start import DrainStart
     from holdfast.core.session.tasks import Tasks
     from holdfast.core.session.wakeups import Wakeups
     from holdfast.schema.location import Location
@@ -210,11 +212,16 @@ class Execution:
             self._ownership.release(lease)
         await self.child_ended(session_id)
 
-    async def recover_wakes(self, location: Location | None = None) -> list[str]:
+    async def recover_wakes(
+        self, location: Location | None = None, *, mine: Callable[[str], bool] | None = None
+    ) -> list[str]:
         """Wake what was admitted to be woken and never was, because a process died in between, or could not start; of
-        one Location, or of all. Input behind work that an earlier process left open waits for what becomes of that."""
+        one Location, or of all. Input behind work that an earlier process left open waits for what becomes of that.
+        With `mine`, of those Sessions only; where another process executes one, it is asked to look."""
         free = []
         for session_id in await self._store.lost_wakes(WAKES):
+            if mine is not None and (not mine(session_id) or await self._ownership.wake_elsewhere(session_id)):
+                continue
             session = await self._store.find(session_id)
             elsewhere = session is None or location not in (None, session.location)
             if not elsewhere and (self.here(session_id) or await self._store.activity(session_id) is None):
@@ -257,23 +264,26 @@ class Execution:
         pending: frozenset[str] = frozenset()
         self._unstarted.pop(session_id, None)
         try:
-            pending = await self._store.wakes(session_id)
-            if force and await self._ownership.elsewhere(session_id) is not None:
-                await self._join(session_id, interrupt)
-                force = False
-                pending = await self._store.wakes(session_id)
-            if not pending and not await self._wanted(session_id, force):
-                self._woken.discard(session_id)
-                interrupt.check()
-                return
-            session = await self._store.get(session_id)
-            self._announce(session_id, session.location, Busy())
-            while not await self._attempt(session_id, session.location, force, interrupt):
-                if force:
+            with self._log.signals.follow(session_id) as moved:
+                start = await self._start(session_id, moved)
+                if force and await self._ownership.elsewhere(session_id) is not None:
                     await self._join(session_id, interrupt)
                     force = False
-                if not await self._wanted(session_id, force):
-                    break  # another process was a moment faster, and did everything
+                    start = await self._start(session_id, moved)
+                pending = start.wakes
+                if not pending and not await self._wanted(session_id, force):
+                    self._woken.discard(session_id)
+                    interrupt.check()
+                    return
+                session = start.seen.session
+                self._announce(session_id, session.location, Busy())
+                while not await self._attempt(session.location, force, interrupt, start, moved):
+                    if force:
+                        await self._join(session_id, interrupt)
+                        force = False
+                    if not await self._wanted(session_id, force):
+                        break  # another process was a moment faster, and did everything
+                    start = await self._start(session_id, moved)
             await self._note_unstarted(session_id, pending)
         except Interrupted:
             await self._note_unstarted(session_id, pending)
@@ -351,9 +361,16 @@ class Execution:
         }
         await self._log.write(session_id, (), (Statement("blocked.set", row),))
 
-    async def _attempt(self, session_id: str, location: Location, force: bool, interrupt: Interrupt) -> bool:
-        """One try at draining; False when the lease went to someone else at the last moment."""
-        joined = False
+    async def _start(self, session_id: str, moved: Flag) -> DrainStart:
+        moved.clear()  # before reading, so that a commit during the read is noticed
+        return await self._store.drain_start(session_id, self._clock.now(), budgets=self._budgets.revision > 0)
+
+    async def _attempt(
+        self, location: Location, force: bool, interrupt: Interrupt, start: DrainStart, moved: Flag
+    ) -> bool:
+        """One try at draining; False when the lease went to someone else at the last moment. `moved` is set after each
+        commit to the Session since before `start` was read."""
+        session_id, joined = start.session_id, False
 
         async def wanted() -> bool:
             nonlocal joined
@@ -361,7 +378,7 @@ class Execution:
             return await self._wanted(session_id, force)
 
         interrupt.check()
-        lease = await self._ownership.acquire(session_id, location, interrupt, wanted)
+        lease = await self._ownership.acquire(session_id, location, interrupt, wanted, start)
         if lease is None:
             interrupt.check()
             return True
@@ -376,7 +393,8 @@ class Execution:
                 woken = session_id in self._woken
                 self._woken.discard(session_id)
                 if force or woken or not worked:  # such work takes no turn
-                    await services.runner.drain(session_id, lease, interrupt, forced=force)
+                    unmoved = None if joined or moved.is_set() else start
+                    await services.runner.drain(session_id, lease, interrupt, forced=force, start=unmoved)
             return True
         except LeaseLost:
             return False

@@ -53,6 +53,7 @@ from holdfast.core.runtime.reverts import Reverts
 from holdfast.core.runtime.sessions import Sessions
 from holdfast.core.runtime.sign_in_forms import SignInForms
 from holdfast.core.runtime.storage_choice import storage_place
+from holdfast.core.runtime.takeover import Takeover
 from holdfast.core.runtime.tree_changes import TreeChanges
 from holdfast.core.runtime.trees import Trees
 from holdfast.core.runtime.waits import Waits
@@ -61,7 +62,8 @@ from holdfast.core.session.budgets import Budgets
 from holdfast.core.session.id_locks import IdLocks
 from holdfast.core.session.inbox import Inbox
 from holdfast.core.session.instruction_entries import InstructionEntries
-from holdfast.core.session.liveness import FileLiveness
+from holdfast.core.session.liveness import liveness_on
+from holdfast.core.session.nodes import Nodes
 from holdfast.core.session.ownership import Ownership
 from holdfast.core.session.projector import SESSION_PROJECTORS
 from holdfast.core.session.records import SessionRecords
@@ -200,7 +202,9 @@ class Runtime:
         stack.push_async_callback(self._transport.close)
         self.log = EventLog(self.database, MANIFEST, SESSION_PROJECTORS, ids)
         self.store = SessionStore(self.database)
-        self._ownership = Ownership(self.database, self.log, ids, clock, FileLiveness(self.paths.owners))
+        liveness = liveness_on(self.database, self.paths.owners)
+        self._ownership = Ownership(self.database, self.log, ids, clock, liveness)
+        self.nodes = Nodes(self.database, self._ownership, liveness, clock)
         self._inbox = Inbox(self.log, self.store, ids, clock, Attachments(self._image_limits))
         copies = IsolatedCopies(here.data / "copies", self._environment)
         records = SessionRecords(self.log, self.store, ids, clock, deleted=copies.discard)
@@ -266,6 +270,7 @@ class Runtime:
         )
         sign_ins = SignInForms(self.log, self.database, self.credentials, clock, wakeups, goes_on=self._options.goes_on)
         self.recovery = Recovery(sessions, self.database, self.execution, tasks, trees, self._recovery_policy, sign_ins)
+        self.takeover = Takeover(self.nodes, self._ownership, self.recovery)
         self.trees = Trees(self.database, self.store, trees, self.execution, clock)
         self.tree_tail = TreeTail(self.database, self.log.relay, ids, trees.member_ids)
         self.sessions = Sessions(
@@ -283,7 +288,7 @@ class Runtime:
         self.instructions = InstructionEntries(self.log, self.store, clock)
         self.resolving = IdLocks()
         self.one_shot = OneShotAnswers(sessions, self.locations, self._transport, self._environment)
-        for part in (tasks, self.sessions, self.execution, self.recovery, sign_ins):
+        for part in (tasks, self.sessions, self.execution, self.recovery, sign_ins, self.takeover):
             stack.push_async_callback(part.close)
 
     @property

@@ -267,7 +267,8 @@ class Sessions:
         key = {"session_id": session_id, "message_id": newest.id}
         unused = Statement("message.undoable_checkpoint", key, found=True, error=UnknownBoundary)
         try:
-            await self._detached(self._log.publish(undone, location=session.location, before=(unused,)))
+            publishing = self._log.publish(undone, location=session.location, before=(unused,), shares_lineage=True)
+            await self._detached(publishing)
         except UnknownBoundary as refused:
             raise CompactionInUse(session_id, newest.id) from refused
 

@@ -101,6 +101,10 @@ class Budgets:
         self.revision = await self._store.budget_revision()
         return self.revision
 
+    def learn(self, revision: int) -> None:
+        """Take over the revision of all budgets as it was read, perhaps some time ago."""
+        self.revision = max(self.revision, revision)
+
     async def changed(self, session_id: str) -> None:
         """The budget of this Session is another one now."""
         await self.refresh()

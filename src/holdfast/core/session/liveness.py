@@ -1,7 +1,7 @@
 """Which of the processes on one database live.
 
-An owner is a process that takes leases. The form depends on the store: on one machine an owner holds a lock on a file, on a
-database server a lock on the server. Either lock ends with the process, however that ends."""
+An owner is a process that takes leases. The form depends on the store: on one machine an owner holds a lock on a file,
+on many machines a lock on the database server. Either lock ends with the process, however that ends."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ import os
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
+from holdfast.core.database.database import SqliteDatabase
+
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from holdfast.core.database.database import Database
+
 SETTLING_SECONDS = 3.0
-"""How long this process must have held its own lock on a database server before it judges others: after a restart of the
-server everybody connects again."""
+"""How long this process must have held its own lock on a database server before it judges others: after a restart of
+the server everybody connects again."""
 
 
 class Liveness(Protocol):
@@ -35,6 +39,17 @@ class Liveness(Protocol):
     @property
     def beats_idle(self) -> bool:
         """Whether an owner reports regularly even while it executes nothing."""
+
+
+def liveness_on(database: Database, folder: Path) -> Liveness:
+    """The form that fits a store. `folder` is for locks of processes on this machine."""
+    if isinstance(database, SqliteDatabase):
+        return FileLiveness(folder)
+    from holdfast.core.database.postgres.database import PostgresDatabase
+    from holdfast.core.database.postgres.node_lock import NodeLock
+
+    assert isinstance(database, PostgresDatabase)
+    return ServerLiveness(NodeLock(database.listener))
 
 
 class FileLiveness:

@@ -25,7 +25,7 @@ from holdfast.core.session.errors import LeaseLost
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.database.database import Database
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.core.event.log import EventLog
     from holdfast.core.session.interrupt import Interrupt
     from holdfast.core.session.liveness import Liveness
+    from holdfast.core.session.stored_start import DrainStart
     from holdfast.schema.location import Location
     from holdfast.schema.record import Record
 
@@ -54,7 +55,7 @@ class Held(Frozen):
     locked: int | None
 
 
-class _LeaseRow(Frozen):
+class LeaseRow(Frozen):
     """Without an owner the lease is free."""
 
     session_id: str
@@ -145,6 +146,8 @@ class Ownership:
         self._obeying: set[asyncio.Task[None]] = set()
         self._handled: set[str] = set()
         self._obey: Callable[[str, str], Awaitable[None]] | None = None
+        self.report: Callable[[], Statement] = self._beat_statement
+        """The statement of a heartbeat."""
 
     def serve(self, obey: Callable[[str, str], Awaitable[None]]) -> None:
         """`obey(kind, session_id)` does what another process asks: `wake`, or a `ControlKind`."""
@@ -155,9 +158,14 @@ class Ownership:
         """How many Sessions this process drains right now."""
         return len(self._held)
 
+    async def hold(self) -> None:
+        """Others can tell from now on whether this process lives."""
+        await self._liveness.hold(self.id)
+        self._holding = True
+
     async def identify(self) -> str:
         """The id of this process; others can tell from now on whether it lives."""
-        await self._hold()
+        await self.hold()
         if self._liveness.number(self.id) is not None:
             await self._database.submit(Unit(self.id, local=(self._beat_statement(),)))
         return self.id
@@ -167,16 +175,22 @@ class Ownership:
         return self._liveness.lives(owner_id, locked)
 
     async def acquire(
-        self, session_id: str, location: Location, interrupt: Interrupt, wanted: Callable[[], Awaitable[bool]]
+        self,
+        session_id: str,
+        location: Location,
+        interrupt: Interrupt,
+        wanted: Callable[[], Awaitable[bool]],
+        start: DrainStart | None = None,
     ) -> Lease | None:
-        """The lease, or None when the work is no longer wanted or an interruption came while another owner had it."""
-        row = await self._row(session_id)
+        """The lease, or None when the work is no longer wanted or an interruption came while another owner had it.
+        `start` holds the lease as it was read, if it was."""
+        row = start.lease if start is not None else await self._row(session_id)
         while row is not None and (holder := row.held_by_other(self.id)) is not None and self._alive(holder):
             if not await self._outlast(holder, interrupt, wanted):
                 return None
             row = await self._row(session_id)
         if not self._holding:
-            await self._hold()
+            await self.hold()
         return self._prepare(session_id, location, row)
 
     def release(self, lease: Lease) -> None:
@@ -201,11 +215,23 @@ class Ownership:
 
     async def all_elsewhere(self) -> list[str]:
         """Sessions that other living owners execute."""
-        rows = await self._database.fetch("lease.held", {"now": self._clock.now()}, into=_LeaseRow)
+        rows = await self._database.fetch("lease.held", {"now": self._clock.now()}, into=LeaseRow)
         holders = [holder for row in rows if (holder := row.held_by_other(self.id)) is not None]
         alive = {holder.owner_id: holder for holder in holders}
         alive = {id: holder for id, holder in alive.items() if self._alive(holder)}
         return [holder.session_id for holder in holders if holder.owner_id in alive]
+
+    async def leased_to(self, owner_ids: Collection[str]) -> set[str]:
+        """Sessions whose leases these owners hold, whether they live or not."""
+        rows = await self._database.fetch("lease.held", {"now": self._clock.now()}, into=LeaseRow)
+        return {row.session_id for row in rows if row.owner_id in owner_ids}
+
+    async def wake_elsewhere(self, session_id: str) -> bool:
+        """Ask the living owner of this Session's drain, if that is another process, to look for input."""
+        holder = await self.elsewhere(session_id)
+        if holder is not None:
+            await self._ask(holder, "wake")
+        return holder is not None
 
     async def ask_elsewhere(self, session_id: str, kind: ControlKind) -> None:
         """Ask the owner for something, and return once it has done it, or is gone."""
@@ -257,7 +283,7 @@ class Ownership:
                     return True
                 holder = now
 
-    def _prepare(self, session_id: str, location: Location, row: _LeaseRow | None) -> Lease:
+    def _prepare(self, session_id: str, location: Location, row: LeaseRow | None) -> Lease:
         """`row` is the lease as it was read; taking it is refused if somebody else took it since."""
         seen = row.token if row else -1
         dead = row.held_by_other(self.id) if row else None
@@ -271,9 +297,9 @@ class Ownership:
         self._start_serving()
         return lease
 
-    async def _row(self, session_id: str) -> _LeaseRow | None:
+    async def _row(self, session_id: str) -> LeaseRow | None:
         rows = await self._database.fetch(
-            "lease.get", {"session_id": session_id, "now": self._clock.now()}, into=_LeaseRow
+            "lease.get", {"session_id": session_id, "now": self._clock.now()}, into=LeaseRow
         )
         return rows[0] if rows else None
 
@@ -285,10 +311,6 @@ class Ownership:
         if not self._liveness.lives(holder.owner_id, holder.locked):
             return False
         return holder.age is not None and holder.age < EXPIRY_SECONDS * 1000
-
-    async def _hold(self) -> None:
-        await self._liveness.hold(self.id)
-        self._holding = True
 
     def _beat_statement(self) -> Statement:
         number = self._liveness.number(self.id)
@@ -334,14 +356,15 @@ class Ownership:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(BEAT_SECONDS)
-            self._database.submit(Unit(self.id, local=(self._beat_statement(),)))
+            self._database.submit(Unit(self.id, local=(self.report(),)))
 
     def _look(self) -> None:
-        task = asyncio.get_running_loop().create_task(self._obey_all(), name="holdfast-control")
+        task = asyncio.get_running_loop().create_task(self.obey_all(), name="holdfast-control")
         self._obeying.add(task)
         task.add_done_callback(self._obeying.discard)
 
-    async def _obey_all(self) -> None:
+    async def obey_all(self) -> None:
+        """Do what other processes ask for."""
         asked = await self._database.fetch("control.asked", {"owner_id": self.id}, into=_Control)
         self._handled &= {control.id for control in asked}
         fresh = [control for control in asked if control.id not in self._handled]

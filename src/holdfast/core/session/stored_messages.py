@@ -131,8 +131,8 @@ class StoredMessages:
 
     async def checkpoint_seq(self, session_id: str) -> int:
         """The sequence of the newest checkpoint; -1 without any."""
-        rows = await self._database.fetch("message.checkpoint", {"session_id": session_id}, into=_SeqRow)
-        return rows[0].seq if rows and rows[0].seq is not None else -1
+        rows = await self._database.fetch("message.checkpoint", {"session_id": session_id}, into=SeqRow)
+        return rows[0].seq if rows else -1
 
     async def newest_checkpoint(self, session_id: str) -> StoredMessage | None:
         seq = await self.checkpoint_seq(session_id)
@@ -173,5 +173,5 @@ class _AttachmentRow(Frozen):
     content: str
 
 
-class _SeqRow(Frozen):
-    seq: int | None
+class SeqRow(Frozen):
+    seq: int

@@ -2,7 +2,7 @@
 
     begin
     the writer's row         says which flight this is; not the expected one: fenced
-    locks                    lineage, new aggregates, heads, budgets; each kind in the order of its keys
+    locks                    budgets, lineage, new aggregates, heads, totals; each kind in the order of its keys
     each unit                before, fence, advance, projections, local, events
     commit
 
@@ -21,7 +21,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from psycopg.pq import ExecStatus
 
 from holdfast.core.database.postgres.errors import EXPECTATION, StatementFailed, failure
-from holdfast.core.database.postgres.statement import Compiled, Statements, encode, encode_array
+from holdfast.core.database.postgres.statement import (
+    NO_BUDGETS,
+    RESHAPES,
+    Compiled,
+    Statements,
+    encode,
+    encode_array,
+)
 from holdfast.core.database.unit import Committed, Statement, Unit
 
 if TYPE_CHECKING:
@@ -49,10 +56,13 @@ with heads as (
 select 1 / (count(*) filter (where aggregate_id = any ($2::text[])) = cardinality($2::text[]))::int from heads
 """)
 """Locks the heads that there are, and fails if a known one is gone."""
-BUDGETS = Compiled("""
-select 1 from budget_total where budget_id = any (array(
-  select budget_id from budget_share where session_id = any ($1::text[]) union select unnest($1::text[])))
-order by budget_id for update
+COUNTING = Compiled("select pg_advisory_xact_lock_shared($1::int, 1)")
+RESHAPING = Compiled("select pg_advisory_xact_lock($1::int, 1)")
+TOTALS = Compiled("""
+with recursive chain (id) as (
+  select unnest($1::text[]) collate "C"
+  union select session.parent_id from chain join session on session.id = chain.id where session.parent_id is not null)
+select 1 from budget_total where budget_id in (select id from chain) order by budget_id for update
 """)
 REPLAYABLE = Compiled("""
 select 1 / (coalesce((select seq from event_sequence where aggregate_id = $1), -1) = $2::bigint - 1 and coalesce((
@@ -62,7 +72,7 @@ UNMOVED = Compiled("""
 select 1 / (coalesce((select seq from event_sequence where aggregate_id = $1), -1) = $2::bigint)::int
 """)
 
-LINEAGE_KEY, FIRST_KEY = 0, 2
+LINEAGE_KEY, FIRST_KEY = 0, 2  # 1 is that of budgets
 ROWS_PER_INSERT = 16
 KNOWN_LIMIT = 50_000
 
@@ -84,7 +94,8 @@ class Plan(NamedTuple):
     steps: list[Step]
     advance: int | None
     """The place of the step that returns the last sequence."""
-    budgets: bool
+    budgets: int
+    """What it does to budgets: nothing, counting, or changing which there are."""
 
 
 class Failure(NamedTuple):
@@ -117,7 +128,7 @@ class Planner:
             self._add_beginning(steps, unit, aggregate)
             advance = len(steps)
             self._add_events(steps, unit, aggregate)
-        return Plan(unit, steps, advance, any(step.compiled.budget for step in steps))
+        return Plan(unit, steps, advance, max((step.compiled.budgets for step in steps), default=NO_BUDGETS))
 
     def _step(self, statement: Statement, stage: int) -> Step:
         compiled = self._get(statement.name, False, statement.changes, statement.found)
@@ -218,14 +229,18 @@ class Flight:
         if any(plan.unit.shares_lineage for plan in plans):
             keys.add(LINEAGE_KEY)
         count = 1
+        counting = {plan.unit.aggregate_id for plan in plans if plan.budgets}
+        if counting:
+            reshaped = any(plan.budgets == RESHAPES for plan in plans)
+            connection.queue(RESHAPING if reshaped else COUNTING, (self._lock_class,))
+            count += 1
         if keys:
             signed = sorted(key - (1 << 32) if key >= 1 << 31 else key for key in keys)
             connection.queue(ADVISORY, (self._lock_class, b"{%s}" % b",".join(b"%d" % key for key in signed)))
             count += 1
-        ids = encode_array(aggregates)
-        connection.queue(HEADS, (ids, ids if known == aggregates else encode_array(known)))
-        if any(plan.budgets for plan in plans):
-            connection.queue(BUDGETS, (ids,))
+        connection.queue(HEADS, (encode_array(aggregates), encode_array(known)))
+        if counting:
+            connection.queue(TOTALS, (encode_array(counting),))
             count += 1
         return count
 

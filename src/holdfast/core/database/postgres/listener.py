@@ -98,8 +98,9 @@ class Listener:
         return number in self._held
 
     def lock_key(self, number: int) -> int:
-        """The key of a node's lock: `pg_locks` shows it as `classid` and `objid`, with `objsubid` 1."""
-        return (self.address.lock_class << 32) | number
+        """The key of a node's lock: `pg_locks` shows it as `classid` and `objid`, with `objsubid` 1. The number itself:
+        it has 64 bits, and no two processes have the same, whichever schema they use."""
+        return number
 
     def close(self) -> None:
         if self._closed:

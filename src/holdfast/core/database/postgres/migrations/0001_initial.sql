@@ -412,8 +412,22 @@ create table owner (
   id text collate "C" not null,
   pid bigint not null,
   beat bigint not null,
+  number bigint,
+  name text collate "C",
+  address text collate "C",
+  version text collate "C",
+  started bigint,
+  roots text collate "C",
+  room bigint,
   primary key (id)
 ) with (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
+
+create table node_secret (
+  id text collate "C" not null,
+  secret text collate "C" not null,
+  time_created bigint not null,
+  primary key (id)
+);
 
 create table session_control (
   id text collate "C" not null,

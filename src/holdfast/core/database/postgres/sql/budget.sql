@@ -6,6 +6,13 @@ values ((select id from session where id = :session_id), :seq, :money, :tokens, 
 on conflict (session_id) do update set seq = excluded.seq, money = excluded.money, tokens = excluded.tokens,
   turns = excluded.turns, time = excluded.time
 
+-- name: budget.revise
+insert into budget_revision (id, revision) values (0, 1)
+on conflict (id) do update set revision = budget_revision.revision + 1
+
+-- name: budget.revision
+select coalesce((select revision from budget_revision where id = 0), 0) as revision
+
 -- name: budget.open_shares
 insert into budget_share (session_id, budget_id)
 with recursive tree (id) as (

@@ -11,8 +11,14 @@ where session_id = :session_id
 order by seq
 
 -- name: request.owned
-select id, session_id, owner as owner_id from session_request
-where reply is null and resumable = 0 and owner is not null order by session_id, seq
+select request.id, request.session_id, request.owner as owner_id,
+  case when asker.number is not null then asker.number in (
+    select (classid::bigint << 32) | objid::bigint from pg_locks
+    where locktype = 'advisory' and objsubid = 1 and granted
+      and database = (select oid from pg_database where datname = current_database())) end as locked
+from session_request request left join owner asker on asker.id = request.owner
+where request.reply is null and request.resumable = 0 and request.owner is not null
+order by request.session_id, request.seq
 
 -- name: request.open_of_tree
 -- Downwards: of all Sessions, many may ask something.

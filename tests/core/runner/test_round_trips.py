@@ -1,0 +1,134 @@
+"""How often a drain waits for the database before a request is sent. Over a network each time costs milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.core.conftest import new_session
+from tests.core.session.support_lab import LAB, Lab, Provider, calls, says, tool
+from tests.round_trips import Operation, RoundTrips, round_trips, told
+
+from holdfast.schema.prompt import Prompt
+
+pytestmark = pytest.mark.anyio
+
+MOST = 4
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks for commits of other processes: that may take a read more, whenever it is due."""
+    monkeypatch.setattr("holdfast.core.event.signal.POLL_SECONDS", 1000.0)
+
+
+class Place:
+    """A runtime far away from its database. Its Location is open."""
+
+    def __init__(self, runtime: Lab, provider: Provider, gate: asyncio.Event) -> None:
+        self.runtime = runtime
+        self.provider = provider
+        self.gate = gate
+        self.trips = RoundTrips(runtime.database)
+
+    async def session(self) -> str:
+        return (await new_session(self.runtime, model=LAB)).id
+
+    async def prompt(self, session_id: str, text: str = "go") -> None:
+        await self.runtime.sessions.prompt(session_id, Prompt(text=text))
+
+    async def answered(self, session_id: str) -> None:
+        async with asyncio.timeout(20):
+            await self.runtime.sessions.wait(session_id)
+
+    async def until_request(self, number: int, *, since: int = 0) -> list[Operation]:
+        """What was asked of the database until that request was sent, after the last admission."""
+        async with asyncio.timeout(20):
+            await self.provider.seen(number)
+        operations = self.trips.operations[since:]
+        admitted = [place for place, it in enumerate(operations) if "prompt.admitted" in it.what]
+        if not admitted:
+            return operations
+        commit = operations[admitted[-1]]
+        return [it for it in operations[admitted[-1] + 1 :] if it.number > commit.number]
+
+
+@asynccontextmanager
+async def place(folder: Path, *replies: Any) -> AsyncIterator[Place]:
+    """One Session was answered with `opened`."""
+    gate = asyncio.Event()
+    gate.set()
+
+    async def held(context: object) -> dict[str, Any]:
+        await gate.wait()
+        return {}
+
+    provider = Provider(says("opened"), *replies)
+    async with Lab(folder, provider, tools={"held": tool(held)}) as runtime:
+        it = Place(runtime, provider, gate)
+        session_id = await it.session()
+        await it.prompt(session_id)
+        await it.answered(session_id)
+        it.trips.operations.clear()
+        yield it
+
+
+async def test_the_first_prompt_of_a_session(tmp_path: Path) -> None:
+    """STO-081: the start, the promotion with the first epoch, the history, the dispatch."""
+    async with place(tmp_path) as it:
+        await it.prompt(await it.session())
+        waited = await it.until_request(2)
+        assert round_trips(waited) <= MOST, told(waited)
+
+
+async def test_a_following_prompt(tmp_path: Path) -> None:
+    """STO-081"""
+    async with place(tmp_path) as it:
+        session_id = await it.session()
+        await it.prompt(session_id)
+        await it.answered(session_id)
+        await it.prompt(session_id)
+        waited = await it.until_request(3)
+        assert round_trips(waited) <= MOST, told(waited)
+
+
+async def test_a_step_after_tool_calls(tmp_path: Path) -> None:
+    """STO-081: the calls, then the dispatch with their results; a boundary at which nothing waits reads nothing."""
+    async with place(tmp_path, calls(("held", {})), calls(("held", {})), says("done")) as it:
+        session_id = await it.session()
+        await it.prompt(session_id)
+        await it.until_request(2)
+        for number in (3, 4):
+            since = len(it.trips.operations)
+            waited = await it.until_request(number, since=since)
+            assert round_trips(waited) <= MOST, told(waited)
+        assert [operation.what.partition(" ")[0] for operation in waited] == ["commit", "commit"], told(waited)
+
+
+async def test_a_steer_at_a_boundary(tmp_path: Path) -> None:
+    """STO-081: the input, its promotion after what the step has left to say, the history, the dispatch."""
+    async with place(tmp_path, calls(("held", {})), says("done")) as it:
+        session_id = await it.session()
+        it.gate.clear()
+        await it.prompt(session_id)
+        await it.until_request(2)
+        await it.prompt(session_id, "steer")
+        it.gate.set()
+        waited = await it.until_request(3)
+        assert "steer" in str(it.provider.requests[2]["messages"][-1])
+        assert round_trips(waited) <= MOST, told(waited)
+
+
+async def test_the_first_turn_of_a_child(tmp_path: Path) -> None:
+    """STO-081: its ancestors are read with the rest."""
+    given = {"agent": "general", "description": "look", "prompt": "look around"}
+    async with place(tmp_path, calls(("subagent", given)), says("seen"), says("done")) as it:
+        await it.prompt(await it.session())
+        await it.until_request(2)
+        waited = [operation for operation in await it.until_request(3) if "turn._execute" not in operation.where]
+        assert "look around" in str(it.provider.requests[2]["messages"])
+        assert round_trips(waited) <= MOST, told(waited)
