@@ -112,7 +112,8 @@ class PooledDatabase:
         if not self._delete:
             found = self.run("select tablename from pg_tables where schemaname = 'public'")
             tables = [name for (name,) in found if name != "holdfast_schema"]
-            self._delete = ";".join(f'delete from "{name}"' for name in tables)
+            statements = [f'delete from "{name}"' for name in tables if name != "budget_revision"]
+            self._delete = ";".join([*statements, "update budget_revision set revision = 0"])
         self.run(self._delete)
 
     def retire(self) -> None:
