@@ -25,6 +25,23 @@ USES = 200
 """After so many tests a database has too many dead rows."""
 
 
+DIALECT = """
+create schema tests;
+create function tests.json_path(path text) returns text[] language sql immutable as
+  $$ select string_to_array(replace(replace(substr(path, 3), '[', '.'), ']', ''), '.') $$;
+create function tests.json_set(doc text, path text, value anyelement) returns text language sql as
+  $$ select jsonb_set(doc::jsonb, tests.json_path(path), to_jsonb(value))::text $$;
+create function tests.json_set(doc text, path text, value text) returns text language sql as
+  $$ select jsonb_set(doc::jsonb, tests.json_path(path), to_jsonb(value))::text $$;
+create function tests.json_remove(doc text, path text) returns text language sql as
+  $$ select (doc::jsonb #- tests.json_path(path))::text $$;
+create function tests.json_extract(doc text, path text) returns text language sql as
+  $$ select doc::jsonb #>> tests.json_path(path) $$;
+create operator tests.->> (leftarg = text, rightarg = text, function = tests.json_extract);
+"""
+"""What the statements of tests use of SQLite's own functions; the product uses nothing of it."""
+
+
 class Pool:
     def __init__(self, server: PostgresServer) -> None:
         import psycopg
@@ -64,6 +81,8 @@ class Pool:
         return PooledDatabase(self.server, self.new(TEMPLATE))
 
     def _make_template(self) -> None:
+        import psycopg
+
         from holdfast.core.database.opening import open_database
 
         if not self._admin.execute("select 1 from pg_roles where rolname = %s", [OWNER]).fetchall():
@@ -71,6 +90,8 @@ class Pool:
         name = f"{TEMPLATE}_{os.getpid()}"
         self._admin.execute(f"create database {name} owner {OWNER}")
         open_database(self.server.address(name)).close()
+        with psycopg.connect(self.server.address(name, user="postgres"), autocommit=True) as connection:
+            connection.execute(DIALECT)
         deadline = time.monotonic() + LEAVE_SECONDS * 10
         asked = "select count(*) from pg_stat_activity where datname = %s"
         while self._admin.execute(asked, [name]).fetchall() != [(0,)] and time.monotonic() < deadline:
@@ -92,6 +113,7 @@ class PooledDatabase:
             server.address(name, user="postgres"), autocommit=True, application_name=OURS
         )
         self._delete = ""
+        self.run("set search_path = public, tests")
 
     def run(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """Any statement; `%s` are the parameters."""
@@ -112,7 +134,8 @@ class PooledDatabase:
         if not self._delete:
             found = self.run("select tablename from pg_tables where schemaname = 'public'")
             tables = [name for (name,) in found if name != "holdfast_schema"]
-            self._delete = ";".join(f'delete from "{name}"' for name in tables)
+            statements = [f'delete from "{name}"' for name in tables if name != "budget_revision"]
+            self._delete = ";".join([*statements, "update budget_revision set revision = 0"])
         self.run(self._delete)
 
     def retire(self) -> None:

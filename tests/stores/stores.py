@@ -19,6 +19,7 @@ from tests.stores.server import KEEPER, NoPostgres, shared_server
 from holdfast.core.database.database import Database
 from holdfast.core.database.opening import open_database
 from holdfast.core.database.place import DATABASE, Place
+from holdfast.core.database.queries import load_queries
 from holdfast.core.runtime import storage_choice
 from holdfast.core.runtime.runtime import default_paths
 
@@ -101,6 +102,21 @@ class Stores:
         if not on_postgres() or given.get(DATABASE):
             return dict(given)
         return {**given, DATABASE: self.database(default_paths(dict(given)).database).address}
+
+    def statements(self) -> dict[str, str]:
+        """The named statements of the store."""
+        if on_postgres():
+            from holdfast.core.database.postgres.statement import postgres_queries
+
+            return postgres_queries()
+        return load_queries()
+
+    def columns(self, file: Path, table: str) -> list[str]:
+        with self.rows(file) as run:
+            if on_postgres():
+                named = "select column_name from information_schema.columns where table_schema = 'public'"
+                return [row[0] for row in run(f"{named} and table_name = ? order by ordinal_position", table)]
+            return [row[1] for row in run(f"pragma table_info({table})")]
 
     @contextmanager
     def rows(self, file: Path) -> Iterator[Callable[..., Rows]]:

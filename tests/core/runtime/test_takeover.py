@@ -11,7 +11,8 @@ import pytest
 from tests.core.conftest import Pair, ToolRuntime, event_types, messages, new_session, tables, user_texts
 
 from holdfast.core.runtime import takeover
-from holdfast.core.session.liveness import FileLiveness
+from holdfast.core.session import liveness as liveness_module
+from holdfast.core.session.liveness import FileLiveness, ServerLiveness
 from holdfast.core.session.nodes import NodeInfo, rank
 from holdfast.core.session.ownership import EXPIRY_SECONDS
 from holdfast.llm.offline import ScriptedTransport
@@ -27,6 +28,7 @@ HELLO = Prompt(text="hello")
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(takeover, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(takeover, "STAGGER_SECONDS", 0.05)
+    monkeypatch.setattr(liveness_module, "SETTLING_SECONDS", 0.05)
 
 
 async def serve(*hosts: ToolRuntime) -> None:
@@ -37,10 +39,13 @@ async def serve(*hosts: ToolRuntime) -> None:
 def lose_lock(host: ToolRuntime) -> None:
     """As the end of its process does."""
     liveness = host._ownership._liveness
-    assert isinstance(liveness, FileLiveness)
-    assert liveness._lock is not None
-    os.close(liveness._lock)
-    liveness._lock = None
+    if isinstance(liveness, FileLiveness):
+        assert liveness._lock is not None
+        os.close(liveness._lock)
+        liveness._lock = None
+    else:
+        assert isinstance(liveness, ServerLiveness)
+        liveness._lock._listener.close()  # type: ignore[attr-defined]
 
 
 async def until_asked(model: ScriptedTransport, count: int = 1) -> None:

@@ -110,9 +110,9 @@ order by session_id
 
 -- name: tree.moved_since
 select aggregate_id, reached from (
-  select place, id as aggregate_id, (
-    select seq from event where aggregate_id = id and pg_visible_in_snapshot(position, :position::pg_snapshot)
+  select place, given.id as aggregate_id, (
+    select seq from event where aggregate_id = given.id and pg_visible_in_snapshot(position, :position::pg_snapshot)
     order by seq desc limit 1
-  ) as reached, (select seq from event_sequence where aggregate_id = id) as last
+  ) as reached, (select seq from event_sequence where aggregate_id = given.id) as last
   from json_array_elements_text(:ids::json) with ordinality as given (id, place)
 ) found where last > coalesce(reached, -1) order by place
