@@ -19,6 +19,7 @@ from holdfast.schema.prompt import FileAttachment, OutputFormat, Prompt, PromptO
 pytestmark = pytest.mark.anyio
 
 MOST = 4
+GIVING = 6
 
 
 @pytest.fixture(autouse=True)
@@ -125,14 +126,21 @@ async def test_a_steer_at_a_boundary(tmp_path: Path) -> None:
 
 
 async def test_the_first_turn_of_a_child(tmp_path: Path) -> None:
-    """STO-081: its ancestors are read with the rest."""
+    """STO-081, STO-085: its ancestors are read with the rest."""
     given = {"agent": "general", "description": "look", "prompt": "look around"}
     async with place(tmp_path, calls(("subagent", given)), says("seen"), says("done")) as it:
         await it.prompt(await it.session())
         await it.until_request(2)
+        since = len(it.trips.operations)
         waited = [operation for operation in await it.until_request(3) if "turn._execute" not in operation.where]
         assert "look around" in str(it.provider.requests[2]["messages"])
         assert round_trips(waited) <= MOST, told(waited)
+        operations = it.trips.operations[since:]
+        called, admitted = (
+            next(operation.number for operation in operations if what in operation.what)
+            for what in ("tool.called", "prompt.admitted")
+        )
+        assert admitted - called <= GIVING, told(operations)
 
 
 async def with_budget(it: Place, session_id: str) -> Prompt:

@@ -384,7 +384,8 @@ class Sessions:
         checked: bool,
         mentioned: Mentioned | None,
     ) -> Admission:
-        session = await self._store.get(session_id)  # not as of the request's head: its body may take minutes to come
+        # Not as of the request's head: its body may take minutes to come.
+        session, used = await self._store.for_admission(session_id, id)
         receipt = await self._inbox.admit(
             session_id,
             prompt,
@@ -395,6 +396,7 @@ class Sessions:
             first=lambda: self._reverts.deciding(session),  # writing on is the decision
             check=lambda: self._check.check(session, prompt.options, choices=checked),
             mentioned=mentioned,
+            new=not used,
         )
         if resume:
             self._execution.wake(session_id)

@@ -89,6 +89,10 @@ class SessionRecords:
         """The new Session, or the one that has this id already, whatever else was asked. The id of a deleted Session is
         refused: its events are still in the log. So is a parent that does not exist. `before` comes first in the
         commit."""
+        return await self.add(new, before) or await self._store.get(new.id)
+
+    async def add(self, new: NewSession, before: Sequence[Statement] = ()) -> Session | None:
+        """As `create`, but a new Session is not read back."""
         unused = Statement("event.any_of", {"aggregate_id": new.id}, found=False, error=SessionIdInUse)
         parent = (existing(new.parent_id),) if new.parent_id is not None else ()
         created = SessionCreated(session_id=new.id, info=self._new_record(new))
@@ -106,7 +110,7 @@ class SessionRecords:
             if known is None:
                 raise errors.SessionDeleted(new.id) from refused
             return known
-        return await self._store.get(new.id)
+        return None
 
     async def switch_agent(self, session_id: str, agent: str) -> None:
         """Select the agent from the next turn on. Selecting the same agent again records it again."""

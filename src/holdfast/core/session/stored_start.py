@@ -1,4 +1,5 @@
-"""Reads of what a drain needs together: at its start, and at each boundary. Each is one round trip."""
+"""Reads of what is needed together: for an admission, and by a drain at its start and at each boundary. Each is one
+round trip."""
 
 from __future__ import annotations
 
@@ -12,7 +13,13 @@ from holdfast.core.session.stored_activity import ActivityRow, Dispatch, OpenReq
 from holdfast.core.session.stored_budgets import BudgetRow, Pause
 from holdfast.core.session.stored_inputs import InputRow, options_of
 from holdfast.core.session.stored_messages import OpenCall, OpenShell, SeqRow
-from holdfast.core.session.stored_sessions import BoundaryRow, SessionAtBoundary, StoredSessions, entries_of
+from holdfast.core.session.stored_sessions import (
+    BoundaryRow,
+    SessionAtBoundary,
+    SessionRow,
+    StoredSessions,
+    entries_of,
+)
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.activity import Activity
     from holdfast.schema.instruction import InstructionEntry
     from holdfast.schema.prompt import PromptOptions
+    from holdfast.schema.session import Session
 
 STEER_BATCH = 100
 
@@ -140,6 +148,17 @@ class StoredStarts(StoredSessions):
             budget_revision=(revision := int(_first(rows)[0])),
             budgets=_said(revision, rows) if budgets else None,
         )
+
+    async def for_admission(self, session_id: str, message_id: str | None) -> tuple[Session, bool]:
+        """The Session, and whether an input has this id. Raises SessionNotFound."""
+        if message_id is None:
+            return await self.get(session_id), False
+        found, used = await self._database.fetch_many(
+            Read("session.get", {"id": session_id}, SessionRow), Read("inbox.exists", {"id": message_id})
+        )
+        if not found:
+            raise SessionNotFound(session_id)
+        return found[0].session(), bool(used)
 
     async def budgets_at_start(self, session_id: str) -> BudgetsAtStart:
         reads = (Read("budget.revision", {}), *_budgets({"session_id": session_id}))

@@ -10,9 +10,12 @@ Invariants
 from __future__ import annotations
 
 import logging
+import os
 import select
+import socket
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from psycopg import Error, pq
@@ -162,6 +165,11 @@ class Connection:
 
     def close(self) -> None:
         self.pgconn.finish()
+
+    def break_off(self) -> None:
+        """End it from another thread: whoever waits for an answer gets ConnectionLost."""
+        with suppress(OSError, Error), socket.socket(fileno=os.dup(self.pgconn.socket)) as handle:
+            handle.shutdown(socket.SHUT_RDWR)
 
     def _wait(self, events: int, until: float | None) -> int:
         self._poll.modify(self.pgconn.socket, events)

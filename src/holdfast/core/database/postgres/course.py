@@ -9,10 +9,8 @@ Invariants
 from __future__ import annotations
 
 import logging
-import os
 import random
 import secrets
-import socket
 import threading
 import time
 from contextlib import suppress
@@ -114,8 +112,7 @@ class Course:
         self._given_up.set()
         connection = self._connection
         if connection is not None:
-            with suppress(OSError), socket.socket(fileno=_duplicate(connection)) as handle:
-                handle.shutdown(socket.SHUT_RDWR)
+            connection.break_off()
 
     def close(self) -> None:
         if self._connection is None:
@@ -212,7 +209,3 @@ def _text(result: PGresult, row: int, column: int) -> str:
     value = result.get_value(row, column)
     assert value is not None
     return restore(value.decode())
-
-
-def _duplicate(connection: Connection) -> int:
-    return os.dup(connection.pgconn.socket)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from psycopg.pq import ExecStatus
 
-from holdfast.core.database.postgres.errors import StatementFailed, failure
+from holdfast.core.database.postgres.errors import EXPECTATION, StatementFailed, failure
 from holdfast.core.database.postgres.statement import (
     NO_BUDGETS,
     RESHAPES,
@@ -51,14 +51,18 @@ select 1 / ((select count(*) from changed) = 1)::int
 """)
 ADVISORY = Compiled("select pg_advisory_xact_lock($1::int, key) from unnest($2::int[]) key")
 HEADS = Compiled("""
-select aggregate_id from event_sequence where aggregate_id = any ($1::text[]) order by aggregate_id for update
+with heads as (
+  select aggregate_id from event_sequence where aggregate_id = any ($1::text[]) order by aggregate_id for update)
+select 1 / (count(*) filter (where aggregate_id = any ($2::text[])) = cardinality($2::text[]))::int from heads
 """)
+"""Locks the heads that there are, and fails if a known one is gone."""
 COUNTING = Compiled("select pg_advisory_xact_lock_shared($1::int, 1)")
 RESHAPING = Compiled("select pg_advisory_xact_lock($1::int, 1)")
 TOTALS = Compiled("""
 with recursive chain (id) as (
   select unnest($1::text[]) collate "C"
-  union select session.parent_id from chain join session on session.id = chain.id where session.parent_id is not null)
+  union select above.parent_id from chain
+  cross join lateral (select parent_id from session where id = chain.id and parent_id is not null offset 0) above)
 select 1 from budget_total where budget_id in (select id from chain) order by budget_id for update
 """)
 REPLAYABLE = Compiled("""
@@ -201,7 +205,9 @@ class Flight:
             connection.queue(REGISTER, (self._writer_id, b"0"))
             first += 1
         connection.queue(TAKE_OFF, (self._writer_id, encode(number), encode(after)))
-        first += self._queue_locks(connection, plans)
+        aggregates = {id for plan in plans for id in (plan.unit.aggregate_id, *plan.unit.locks)}
+        known = aggregates & self._known
+        first += self._queue_locks(connection, plans, aggregates, known)
         for plan in plans:
             for step in plan.steps:
                 connection.queue(step.compiled, step.values)
@@ -212,14 +218,15 @@ class Flight:
             return _committed(results, plans, first)
         connection.queue(ROLLBACK, ())
         connection.exchange()
-        return _failure(results, plans, first, fenced=2 if not after else 1)
+        failed = _failure(results, plans, first, fenced=2 if not after else 1)
+        if known and failed.plan is None and not failed.fenced and failed.error.sqlstate == EXPECTATION:
+            self._known -= known  # one of them was removed
+            return self.fly(connection, plans, number, after)
+        return failed
 
-    def _queue_locks(self, connection: Connection, plans: Sequence[Plan]) -> int:
+    def _queue_locks(self, connection: Connection, plans: Sequence[Plan], aggregates: set[str], known: set[str]) -> int:
         """Locks come in this order everywhere, so that flights do not wait for each other in a circle."""
-        aggregates = {plan.unit.aggregate_id for plan in plans}
-        for plan in plans:
-            aggregates.update(plan.unit.locks)
-        keys = {zlib.crc32(id.encode()) | FIRST_KEY for id in aggregates if id not in self._known}
+        keys = {zlib.crc32(id.encode()) | FIRST_KEY for id in aggregates - known}
         if any(plan.unit.shares_lineage for plan in plans):
             keys.add(LINEAGE_KEY)
         count = 1
@@ -232,7 +239,7 @@ class Flight:
             signed = sorted(key - (1 << 32) if key >= 1 << 31 else key for key in keys)
             connection.queue(ADVISORY, (self._lock_class, b"{%s}" % b",".join(b"%d" % key for key in signed)))
             count += 1
-        connection.queue(HEADS, (encode_array(aggregates),))
+        connection.queue(HEADS, (encode_array(aggregates), encode_array(known)))
         if counting:
             connection.queue(TOTALS, (encode_array(counting),))
             count += 1
