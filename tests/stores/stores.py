@@ -3,7 +3,10 @@ test's own instead, and processes get its address in HOLDFAST_DATABASE."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -16,18 +19,31 @@ import pytest
 from tests.stores.pool import Pool
 from tests.stores.server import KEEPER, NoPostgres, shared_server
 
+from holdfast.core.clock import Ids, SystemClock
 from holdfast.core.database.database import Database
 from holdfast.core.database.opening import open_database
 from holdfast.core.database.place import DATABASE, Place
+from holdfast.core.database.queries import load_queries
+from holdfast.core.event.log import EventLog
 from holdfast.core.runtime import storage_choice
 from holdfast.core.runtime.runtime import default_paths
+from holdfast.core.session.projector import SESSION_PROJECTORS
+from holdfast.schema.manifest import MANIFEST
 
 if TYPE_CHECKING:
     from tests.stores.pool import PooledDatabase
 
 STORE = "HOLDFAST_TEST_STORE"
+VERIFY = "HOLDFAST_TEST_VERIFY"
+"""If it is set, the rows of each test on PostgreSQL are compared with its events afterwards."""
+VERIFIED_EVENTS = 300
 SQLITE, POSTGRES = "sqlite", "postgres"
 
+FILE = "holdfast.db"
+REFUSING = re.compile(
+    r"create trigger refuse (?P<event>before \w+) on (?P<table>\w+) begin select raise\(abort, '(?P<message>.*)'\); end"
+)
+"""The triggers of tests, as SQLite has them."""
 Rows = list[tuple[Any, ...]]
 
 
@@ -93,8 +109,11 @@ class Stores:
         try:
             yield
         finally:
-            for key in [key for key in self._taken if key not in before]:
-                self.pool.give_back(self._taken.pop(key))
+            databases = [self._taken.pop(key) for key in list(self._taken) if key not in before]
+            differing = [line for database in databases for line in _mismatches(database)]
+            for database in databases:
+                self.pool.give_back(database)
+            assert not differing, "rows differ from the event log: " + "\n".join(differing)
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
         """The environment of a `holdfast` process."""
@@ -102,12 +121,42 @@ class Stores:
             return dict(given)
         return {**given, DATABASE: self.database(default_paths(dict(given)).database).address}
 
+    def copy(self, data: Path, to: Path) -> None:
+        """Copy a data directory as a process would leave that died now: what was committed, and no lock."""
+        shutil.copytree(data, to, ignore=shutil.ignore_patterns("*-shm", "owners"), dirs_exist_ok=True)
+        if on_postgres():
+            self.database(data / FILE).copy_to(self.database(to / FILE))
+
+    def statements(self) -> dict[str, str]:
+        """The named statements of the store."""
+        if on_postgres():
+            from holdfast.core.database.postgres.statement import postgres_queries
+
+            return postgres_queries()
+        return load_queries()
+
+    def columns(self, file: Path, table: str) -> list[str]:
+        with self.rows(file) as run:
+            if on_postgres():
+                named = "select column_name from information_schema.columns where table_schema = 'public'"
+                return [row[0] for row in run(f"{named} and table_name = ? order by ordinal_position", table)]
+            return [row[1] for row in run(f"pragma table_info({table})")]
+
     @contextmanager
     def rows(self, file: Path) -> Iterator[Callable[..., Rows]]:
         """A function that runs a statement there, with `?` for parameters, and returns its rows."""
         if on_postgres():
             database = self.database(file)
-            yield lambda sql, *parameters: database.run(sql.replace("%", "%%").replace("?", "%s"), parameters)
+
+            def run(sql: str, *parameters: Any) -> Rows:
+                database.touched = database.touched or not sql.lstrip().lower().startswith("select")
+                if trigger := REFUSING.fullmatch(sql):
+                    return database.refuse(trigger["event"], trigger["table"], trigger["message"])
+                if sql == "drop trigger refuse":
+                    return database.accept()
+                return database.run(sql.replace("%", "%%").replace("?", "%s"), parameters)
+
+            yield run
             return
         connection = apsw.Connection(str(file))
         connection.set_busy_timeout(10_000)
@@ -115,6 +164,27 @@ class Stores:
             yield lambda sql, *parameters: list(connection.execute(sql, parameters).fetchall())
         finally:
             connection.close()
+
+
+def _mismatches(database: PooledDatabase) -> list[str]:
+    """Rows that differ from the event log, if there are not many events and the test did not change rows itself."""
+    if not os.environ.get(VERIFY) or database.touched or not database.left():
+        return []
+    if not 0 < database.run("select count(*) from event")[0][0] <= VERIFIED_EVENTS:
+        return []
+    return asyncio.run(_verify(database.address))
+
+
+async def _verify(address: str) -> list[str]:
+    opened = open_database(address)
+    log = EventLog(opened, MANIFEST, SESSION_PROJECTORS, Ids(SystemClock()))
+    try:
+        return [str(mismatch) for id in await log.aggregates() for mismatch in await log.verify(id)]
+    except Exception:  # noqa: BLE001 - some tests store events that cannot be projected
+        return []
+    finally:
+        await log.close()
+        opened.close()
 
 
 STORES = Stores()

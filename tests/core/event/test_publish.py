@@ -20,7 +20,7 @@ from tests.core.event.samples import (
     seqs,
     without_polling,
 )
-from tests.stores.stores import OpenedDatabase
+from tests.stores.stores import STORES, OpenedDatabase
 
 from holdfast.core.database.errors import Fenced, Refused, StorageError
 from holdfast.core.database.unit import Committed, Fence, Statement, Unit, Value
@@ -149,12 +149,15 @@ async def test_a_failing_local_write_rolls_everything_back(story: Story) -> None
     assert await story.message_ids() == []
 
 
-async def test_local_writes_run_after_the_projections_with_the_new_sequence(story: Story, tmp_path: Path) -> None:
+async def test_local_writes_run_after_the_projections_with_the_new_sequence(
+    story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """EVT-010, EVT-011: they see the projected message and the sequence; they are neither stored nor replayed."""
-    story.database._queries["test.note"] = (  # type: ignore[attr-defined]
+    note = (
         "insert into todo (session_id, position, content, status, priority, time_created, time_updated)"
         " select session_id, :seq, id, 'x', 'x', 1, 1 from session_message where id = 'msg_1' and seq = :seq"
     )
+    monkeypatch.setitem(STORES.statements(), "test.note", note)
     await story.note(0)
     await story.log.publish(_context("msg_1"), local=[Statement("test.note", {}, changes=1)])
     assert raw(story.database.path, "select position, content from todo") == [(2, "msg_1")]

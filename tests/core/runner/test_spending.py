@@ -35,7 +35,7 @@ async def test_a_reservation_that_cannot_be_corrected_leaves_the_calls_of_the_tu
     """SES-373: they run by then, and their settlements are committed, or fail, by themselves."""
     known = cast("Any", Limited())
     spending = Spending(known, known, SystemClock(), "ses_1")
-    at_start = BudgetsAtStart(limited=True, refuses=False, paused=False)
+    at_start = BudgetsAtStart(1, limited=True, refuses=False, paused=False)
     await spending.begin(cast("Any", Busy()), None, 1, at_start)
     answered = TurnAnswered(timestamp=1, session_id="ses_1", cost=0.0, tokens=NO_TOKENS)
     await spending.answered(cast("Any", Busy()), answered)

@@ -141,7 +141,9 @@ class Drain:
         state.checkpoint_seq = start.checkpoint_seq
         state.options = start.options or NO_OPTIONS
         state.stored_epoch = start.epoch
-        default = here.settings().budget
+        self._scope.history.expects_files = start.has_attachments and start.checkpoint_seq < 0
+        sent = start.last_dispatch is not None and start.seen.session.fork is None
+        default = None if sent else here.settings().budget  # that is for a root that has sent nothing
         await self._scope.spending.begin(self._scope.outbox, default, start.budget_revision, start.budgets)
         await self._close_interrupted(start.activity, start.open, keep=keep, goes_on=goes_on, ends=ends)
         here.context.begin(start.seen.session, start.discovered, len(start.line) - 1)

@@ -221,7 +221,10 @@ class Preparation:
         asked = not all(asks_nothing(item.prompt) for item in promoted)
         if promoted:
             scope.cache.promoted(promoted)
-            state.options = deciding(promoted, state.options)
+            scope.history.expects_files |= any(item.prompt.files for item in promoted)
+            before, state.options = state.options, deciding(promoted, state.options)
+            if state.options is not before:
+                state.output.begin(state.options.format)
             state.task_prompts |= any(item.prompt.task is not None for item in promoted)
         if asked:
             state.allowance.renew()

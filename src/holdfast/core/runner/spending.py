@@ -90,15 +90,14 @@ class Spending:
         self._budgets.learn(revision)
         if default is not None and default != NO_LIMITS and await self._store.takes_default_budget(self._session_id):
             await outbox.publish(BudgetSet(timestamp=self._clock.now(), session_id=self._session_id, budget=default))
-            await self._budgets.refresh()
+            self._budgets.learn(1)
             known = None
+        if known is None and self._budgets.revision:
+            known = await self._store.budgets_at_start(self._session_id)
+            self._budgets.learn(known.revision)
         if known is not None:
-            self._seen, self.limited = revision, known.limited
+            self._seen, self.limited = known.revision, known.limited
             self._was_paused, self._has_room = known.paused, not known.refuses
-            return
-        await self._look()
-        if self._budgets.revision:
-            self._was_paused = await self._store.pause(self._session_id) is not None
 
     async def check(self, outbox: Outbox) -> None:
         """Raise BudgetReached if there is nothing left for another request. What was read at the start of the drain
@@ -121,7 +120,7 @@ class Spending:
             outbox.submit(dispatched)
             return
         await self._reserve(outbox, expected(), dispatched)
-        await self._budgets.freed(self._session_id)
+        self._budgets.freed_soon(self._session_id)
 
     async def reserve(self, outbox: Outbox, expected: Callable[[], Expected]) -> None:
         """Reserve for a request that has no dispatch. Raises BudgetReached."""

@@ -396,9 +396,11 @@ class Execution:
             force = await self._store.activity(session_id) is not None
         force = force and not joined
         try:
-            if location not in self._locations:
-                await self._ownership.take(lease)  # opening it may last, and others are to see who does
+            # Opening it may last, and others are to see who does.
+            taking = self._ownership.start_taking(lease) if location not in self._locations else None
             async with self._locations.use(location) as services:
+                if taking is not None:
+                    await taking
                 worked = await self._exclusive.do(session_id, services.runner, lease, interrupt)
                 woken = session_id in self._woken
                 self._woken.discard(session_id)

@@ -94,6 +94,7 @@ class Inbox:
         first: Callable[[], Awaitable[RevertDecision | None]],
         check: Callable[[], Awaitable[None]] = nothing,
         mentioned: Mentioned | None = None,
+        new: bool = False,
     ) -> Admission:
         """Accept a prompt once all its files are resolved. The same id, Session, prompt and delivery again gives the
         same receipt, whatever became of the files, unless the prompt was withdrawn. `mentioned` is what the mentions
@@ -101,13 +102,14 @@ class Inbox:
 
         `wake` is kept beside it: should the process die before the wake, the next one knows that it was asked for.
         `first` gives a staged revert that a new prompt commits, in the same commit. `check` raises if the prompt cannot
-        be honoured here; it is not called for a retry."""
+        be honoured here; it is not called for a retry. `new` says that the id was not used yet, as far as the caller
+        knows."""
         prompt = replace(prompt, files=prompt.files or None, agents=prompt.agents or None)
         check_size(prompt, session_id)
         check_options(prompt, session_id)
         check_format(prompt, session_id)
         given = Given(session_id, id or self._ids.message(), prompt, delivery)
-        if id is not None and (known := await self.admitted(given, wake=wake)) is not None:
+        if id is not None and not new and (known := await self.admitted(given, wake=wake)) is not None:
             return known
         await check()
         resolved = await self.attachments.resolve(prompt, session_id, location, mentioned)
@@ -191,7 +193,13 @@ class Inbox:
             decided, unmoved = (decision.events, (decision.unmoved,)) if decision is not None else ((), ())
             try:
                 committed = await self._log.publish(
-                    *decided, admitted, *files, location=location, before=(*expected, *unmoved), local=wanted
+                    *decided,
+                    admitted,
+                    *files,
+                    location=location,
+                    before=(*expected, *unmoved),
+                    local=wanted,
+                    shares_lineage=decision is not None,
                 )
             except Moved:
                 if attempt == ATTEMPTS:

@@ -205,8 +205,13 @@ class Ownership:
 
     async def take(self, lease: Lease) -> None:
         """Take the lease now, for a drain that has nothing to publish yet."""
-        if (unit := lease.claim()) is not None:
-            await self._database.submit(unit)
+        if (taking := self.start_taking(lease)) is not None:
+            await taking
+
+    def start_taking(self, lease: Lease) -> asyncio.Future[Committed] | None:
+        """As `take`, without waiting for the commit; None if it is taken."""
+        unit = lease.claim()
+        return self._database.submit(unit) if unit is not None else None
 
     async def elsewhere(self, session_id: str) -> Held | None:
         """The living owner of this Session's drain, if that is another process."""

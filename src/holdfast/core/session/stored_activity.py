@@ -91,11 +91,6 @@ class StoredActivity(StoredMessages, StoredTasks):
         rows = await self._database.fetch("turn.last_dispatch", {"session_id": session_id}, into=Dispatch)
         return rows[0] if rows else None
 
-    async def dangling_compaction(self, session_id: str) -> str | None:
-        """The compaction that was started and never ended."""
-        rows = await self._database.fetch("turn.dangling_compaction", {"session_id": session_id})
-        return str(rows[0][0]) if rows else None
-
     async def _activities(self, **key: Value) -> list[Activity]:
         return [row.activity() for row in await self._database.fetch("activity.range", key, into=ActivityRow)]
 

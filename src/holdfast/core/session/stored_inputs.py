@@ -28,12 +28,6 @@ class StoredInputs:
         rows = await self._database.fetch("inbox.sent_delivery", {"id": message_id})
         return str(rows[0][0]) if rows else ""
 
-    async def prompt_options(self, session_id: str) -> PromptOptions | None:
-        """The options of the newest prompt in the conversation that asks for an answer."""
-        key = {"session_id": session_id}
-        rows = await self._database.fetch("inbox.options", key)
-        return options_of(rows, rows or await self._database.fetch("inbox.shared_options", key))
-
     async def is_withdrawn(self, message_id: str) -> bool:
         return bool(await self._database.fetch("inbox.is_withdrawn", {"id": message_id}))
 

@@ -72,7 +72,7 @@ class StoredSessions:
         self._database = database
 
     async def find(self, session_id: str) -> Session | None:
-        rows = await self._database.fetch("session.get", {"id": session_id}, into=_SessionRow)
+        rows = await self._database.fetch("session.get", {"id": session_id}, into=SessionRow)
         return rows[0].session() if rows else None
 
     async def get(self, session_id: str) -> Session:
@@ -130,7 +130,7 @@ class StoredSessions:
         return sessions[::-1] if backwards else sessions
 
 
-class _SessionRow(Frozen):
+class SessionRow(Frozen):
     id: str
     parent_id: str | None
     project_id: str
@@ -170,11 +170,11 @@ class _SessionRow(Frozen):
         )
 
 
-class _ListRow(_SessionRow):
+class _ListRow(SessionRow):
     children: int
 
 
-class BoundaryRow(_SessionRow):
+class BoundaryRow(SessionRow):
     steer: bool
     queue: bool
     steer_asks: bool
@@ -254,7 +254,7 @@ def entries_of(rows: Sequence[Row]) -> tuple[InstructionEntry, ...]:
     return tuple(InstructionEntry(key=str(key), value=decode_any(str(value))) for key, value in rows)
 
 
-def _tokens(row: _SessionRow | _RecordRow) -> Tokens:
+def _tokens(row: SessionRow | _RecordRow) -> Tokens:
     return Tokens(
         input=row.tokens_input,
         output=row.tokens_output,

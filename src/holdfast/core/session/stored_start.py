@@ -1,4 +1,5 @@
-"""Reads of what a drain needs together: at its start, and at each boundary. Each is one round trip."""
+"""Reads of what is needed together: for an admission, and by a drain at its start and at each boundary. Each is one
+round trip."""
 
 from __future__ import annotations
 
@@ -12,7 +13,13 @@ from holdfast.core.session.stored_activity import ActivityRow, Dispatch, OpenReq
 from holdfast.core.session.stored_budgets import BudgetRow, Pause
 from holdfast.core.session.stored_inputs import InputRow, options_of
 from holdfast.core.session.stored_messages import OpenCall, OpenShell, SeqRow
-from holdfast.core.session.stored_sessions import BoundaryRow, SessionAtBoundary, StoredSessions, entries_of
+from holdfast.core.session.stored_sessions import (
+    BoundaryRow,
+    SessionAtBoundary,
+    SessionRow,
+    StoredSessions,
+    entries_of,
+)
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.activity import Activity
     from holdfast.schema.instruction import InstructionEntry
     from holdfast.schema.prompt import PromptOptions
+    from holdfast.schema.session import Session
 
 STEER_BATCH = 100
 
@@ -38,6 +46,8 @@ class LeftOpen(Frozen):
 class BudgetsAtStart(Frozen):
     """What the budgets of a Session said."""
 
+    revision: int
+    """Of all budgets."""
     limited: bool
     """Whether the Session or an ancestor has one."""
     refuses: bool
@@ -64,6 +74,8 @@ class DrainStart(Frozen):
     checkpoint_seq: int
     options: PromptOptions | None
     open: LeftOpen
+    has_attachments: bool
+    """Whether something is stored beside prompts of the Session."""
     epoch: Row | None
     """As `Epochs.decode` takes it."""
     entries: tuple[InstructionEntry, ...]
@@ -72,6 +84,7 @@ class DrainStart(Frozen):
     line: Sequence[AncestorRow]
     """The Session and its ancestors."""
     budget_revision: int
+    """Of all budgets."""
     budgets: BudgetsAtStart | None
     """None if they were not read."""
 
@@ -108,6 +121,7 @@ class StoredStarts(StoredSessions):
             Read("inbox.options", key),
             Read("inbox.shared_options", key),
             *_left_open(session_id),
+            Read("attachment.any", key),
             Read("context.get", key),
             Read("instruction_entry.list", key),
             Read("instruction.of_session", key),
@@ -126,13 +140,30 @@ class StoredStarts(StoredSessions):
             checkpoint_seq=row.seq if (row := _first(rows)) is not None else -1,
             options=options_of(next(rows), next(rows)),
             open=_open(rows),
+            has_attachments=bool(next(rows)),
             epoch=_first(rows),
             entries=entries_of(next(rows)),
             discovered=[str(row[0]) for row in next(rows)],
             line=next(rows),
-            budget_revision=int(_first(rows)[0]),
-            budgets=BudgetsAtStart(bool(next(rows)), bool(next(rows)), bool(next(rows))) if budgets else None,
+            budget_revision=(revision := int(_first(rows)[0])),
+            budgets=_said(revision, rows) if budgets else None,
         )
+
+    async def for_admission(self, session_id: str, message_id: str | None) -> tuple[Session, bool]:
+        """The Session, and whether an input has this id. Raises SessionNotFound."""
+        if message_id is None:
+            return await self.get(session_id), False
+        found, used = await self._database.fetch_many(
+            Read("session.get", {"id": session_id}, SessionRow), Read("inbox.exists", {"id": message_id})
+        )
+        if not found:
+            raise SessionNotFound(session_id)
+        return found[0].session(), bool(used)
+
+    async def budgets_at_start(self, session_id: str) -> BudgetsAtStart:
+        reads = (Read("budget.revision", {}), *_budgets({"session_id": session_id}))
+        rows = iter(await self._database.fetch_many(*reads))
+        return _said(int(_first(rows)[0]), rows)
 
 
 def _boundary(session_id: str) -> tuple[Read, ...]:
@@ -179,6 +210,10 @@ def _open(rows: Iterator[list[Any]]) -> LeftOpen:
 
 def _budgets(key: dict[str, Value]) -> tuple[Read, ...]:
     return Read("budget.of_chain", key, BudgetRow), Read("budget.refuses", key), Read("pause.of", key, Pause)
+
+
+def _said(revision: int, rows: Iterator[list[Any]]) -> BudgetsAtStart:
+    return BudgetsAtStart(revision, bool(next(rows)), bool(next(rows)), bool(next(rows)))
 
 
 def _first(rows: Iterator[list[Any]]) -> Any:

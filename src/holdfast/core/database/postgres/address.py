@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import secrets
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from psycopg import OperationalError
@@ -35,11 +35,20 @@ QUICK_KEEPALIVES = {"keepalives": "1", "keepalives_idle": "1", "keepalives_inter
 USER_TIMEOUT = "15000"
 QUICK_USER_TIMEOUT = "3000"
 
-# A plan that is made while the tables are empty would read them from end to end for as long as the connection lives.
-INDEXED = {"enable_seqscan": "off", "plan_cache_mode": "force_generic_plan"}
+# A plan that is made while the tables are empty would read them from end to end for as long as the connection lives. A
+# plan for any values expects many rows: starting helpers or a compiler for them would take longer than reading the few.
+INDEXED = {
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "max_parallel_workers_per_gather": "0",
+    "jit": "off",
+}
 WRITING = {**INDEXED, "lock_timeout": f"{LOCK_SECONDS * 1000:.0f}"}
 READING = {**INDEXED, "statement_timeout": f"{READ_SECONDS * 1000:.0f}", "default_transaction_read_only": "on"}
 READING_LARGE = {
+    "plan_cache_mode": "force_custom_plan",
     "statement_timeout": f"{LARGE_READ_SECONDS * 1000:.0f}",
     "default_transaction_read_only": "on",
     "jit": "off",
@@ -120,13 +129,19 @@ def _split(url: str) -> tuple[str, dict[str, str]]:
 
 
 def _parse(url: str) -> dict[str, str]:
+    options: list[Any] = []
+    reason = ""
     try:
         options = Conninfo.parse(url.encode())
     except (OperationalError, UnicodeError) as error:
         # libpq repeats parts of the address, which may be the password.
-        reason = re.sub(r'"[^"]*"', "…", str(error)).strip()
-        raise InvalidAddress(f"the address of the database cannot be read: {reason}") from None
-    return {item.keyword.decode(): item.val.decode() for item in options if item.val is not None}
+        reason = re.sub(r'"[^"]*"', "…", str(error)).strip() or "not valid"
+    found = {item.keyword.decode(): item.val.decode() for item in options if item.val is not None}
+    if not all(port.isdigit() for port in found.get("port", "").split(",") if port):
+        reason = "a port is a number"
+    if reason:  # outside of the handler: the exception of libpq would come along
+        raise InvalidAddress(f"the address of the database cannot be read: {reason}")
+    return found
 
 
 def _name(parameters: dict[str, str], schema: str | None) -> str:

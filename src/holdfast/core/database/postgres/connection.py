@@ -10,9 +10,12 @@ Invariants
 from __future__ import annotations
 
 import logging
+import os
 import select
+import socket
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from psycopg import Error, pq
@@ -22,6 +25,7 @@ from holdfast.core.database.errors import StorageUnavailable
 from holdfast.core.database.postgres.address import conninfo
 from holdfast.core.database.postgres.errors import (
     GONE,
+    READ_ONLY,
     STALE_PLAN,
     UNPREPARED,
     ConnectionLost,
@@ -56,6 +60,7 @@ class Connection:
         self.address = address
         self.opened = time.monotonic()
         self._prepares = prepares
+        self._writes = "default_transaction_read_only" not in settings
         self._prepared: set[bytes] = set()
         self._settings = (
             [encode(part) for pair in address.settings(settings).items() for part in pair] if pooled else []
@@ -163,6 +168,11 @@ class Connection:
     def close(self) -> None:
         self.pgconn.finish()
 
+    def break_off(self) -> None:
+        """End it from another thread: whoever waits for an answer gets ConnectionLost."""
+        with suppress(OSError, Error), socket.socket(fileno=os.dup(self.pgconn.socket)) as handle:
+            handle.shutdown(socket.SHUT_RDWR)
+
     def _wait(self, events: int, until: float | None) -> int:
         self._poll.modify(self.pgconn.socket, events)
         left = None if until is None else max(until - time.monotonic(), 0) * 1000
@@ -175,7 +185,7 @@ class Connection:
         """Raise for what ends the use of the connection."""
         error = failure(result)
         state = error.sqlstate
-        if state in GONE or self.pgconn.status == ConnStatus.BAD:
+        if state in GONE or (state == READ_ONLY and self._writes) or self.pgconn.status == ConnStatus.BAD:
             raise ConnectionLost(error.message)
         if self._prepares and state in UNPREPARED:
             if self.address.prepares:

@@ -35,7 +35,7 @@ UNPREPARED = frozenset({"26000", "42P05", "08P01"})
 """What a pooler without prepared statements makes of them."""
 STALE_PLAN = "0A000"
 """A table was changed below a prepared statement."""
-GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", READ_ONLY})
+GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
 """The connection is over, or of no use."""
 
 
@@ -88,12 +88,13 @@ def refused_connection(address: Address, message: str) -> StorageUnavailable:
     if any(
         part in text for part in ("authentication", "no password supplied", "no pg_hba.conf entry", "permission denied")
     ):
-        return StorageDenied(address.name, _first_line(message))
+        return StorageDenied(address.name, _reason(message))
     if "role" in text and "does not exist" in text:
-        return StorageDenied(address.name, _first_line(message))
-    return StorageUnavailable(address.name, _first_line(message))
+        return StorageDenied(address.name, _reason(message))
+    return StorageUnavailable(address.name, _reason(message))
 
 
-def _first_line(message: str) -> str:
-    lines = [line.strip() for line in message.strip().splitlines() if line.strip()]
-    return lines[-1].removeprefix("FATAL:  ") if lines else "no connection"
+def _reason(message: str) -> str:
+    """What libpq says, without its guesses about the cause, which are indented."""
+    lines = [line.strip() for line in message.splitlines() if line.strip() and not line.startswith("\t")]
+    return "; ".join(line.replace("FATAL:  ", "") for line in lines) or "no connection"

@@ -2,7 +2,7 @@
 
     begin
     the writer's row         says which flight this is; not the expected one: fenced
-    locks                    lineage, new aggregates, heads, budgets; each kind in the order of its keys
+    locks                    budgets, lineage, new aggregates, heads, totals; each kind in the order of its keys
     each unit                before, fence, advance, projections, local, events
     commit
 
@@ -20,8 +20,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from psycopg.pq import ExecStatus
 
-from holdfast.core.database.postgres.errors import StatementFailed, failure
-from holdfast.core.database.postgres.statement import Compiled, Statements, encode, encode_array
+from holdfast.core.database.postgres.errors import EXPECTATION, StatementFailed, failure
+from holdfast.core.database.postgres.statement import (
+    NO_BUDGETS,
+    RESHAPES,
+    Compiled,
+    Statements,
+    encode,
+    encode_array,
+)
 from holdfast.core.database.unit import Committed, Statement, Unit
 
 if TYPE_CHECKING:
@@ -44,12 +51,19 @@ select 1 / ((select count(*) from changed) = 1)::int
 """)
 ADVISORY = Compiled("select pg_advisory_xact_lock($1::int, key) from unnest($2::int[]) key")
 HEADS = Compiled("""
-select aggregate_id from event_sequence where aggregate_id = any ($1::text[]) order by aggregate_id for update
+with heads as (
+  select aggregate_id from event_sequence where aggregate_id = any ($1::text[]) order by aggregate_id for update)
+select 1 / (count(*) filter (where aggregate_id = any ($2::text[])) = cardinality($2::text[]))::int from heads
 """)
-BUDGETS = Compiled("""
-select 1 from budget_total where budget_id = any (array(
-  select budget_id from budget_share where session_id = any ($1::text[]) union select unnest($1::text[])))
-order by budget_id for update
+"""Locks the heads that there are, and fails if a known one is gone."""
+COUNTING = Compiled("select pg_advisory_xact_lock_shared($1::int, 1)")
+RESHAPING = Compiled("select pg_advisory_xact_lock($1::int, 1)")
+TOTALS = Compiled("""
+with recursive chain (id) as (
+  select unnest($1::text[]) collate "C"
+  union select above.parent_id from chain
+  cross join lateral (select parent_id from session where id = chain.id and parent_id is not null offset 0) above)
+select 1 from budget_total where budget_id in (select id from chain) order by budget_id for update
 """)
 REPLAYABLE = Compiled("""
 select 1 / (coalesce((select seq from event_sequence where aggregate_id = $1), -1) = $2::bigint - 1 and coalesce((
@@ -59,7 +73,7 @@ UNMOVED = Compiled("""
 select 1 / (coalesce((select seq from event_sequence where aggregate_id = $1), -1) = $2::bigint)::int
 """)
 
-LINEAGE_KEY, FIRST_KEY = 0, 2
+LINEAGE_KEY, FIRST_KEY = 0, 2  # 1 is that of budgets
 ROWS_PER_INSERT = 16
 KNOWN_LIMIT = 50_000
 
@@ -81,7 +95,8 @@ class Plan(NamedTuple):
     steps: list[Step]
     advance: int | None
     """The place of the step that returns the last sequence."""
-    budgets: bool
+    budgets: int
+    """What it does to budgets: nothing, counting, or changing which there are."""
 
 
 class Failure(NamedTuple):
@@ -114,7 +129,7 @@ class Planner:
             self._add_beginning(steps, unit, aggregate)
             advance = len(steps)
             self._add_events(steps, unit, aggregate)
-        return Plan(unit, steps, advance, any(step.compiled.budget for step in steps))
+        return Plan(unit, steps, advance, max((step.compiled.budgets for step in steps), default=NO_BUDGETS))
 
     def _step(self, statement: Statement, stage: int) -> Step:
         compiled = self._get(statement.name, False, statement.changes, statement.found)
@@ -190,7 +205,9 @@ class Flight:
             connection.queue(REGISTER, (self._writer_id, b"0"))
             first += 1
         connection.queue(TAKE_OFF, (self._writer_id, encode(number), encode(after)))
-        first += self._queue_locks(connection, plans)
+        aggregates = {id for plan in plans for id in (plan.unit.aggregate_id, *plan.unit.locks)}
+        known = aggregates & self._known
+        first += self._queue_locks(connection, plans, aggregates, known)
         for plan in plans:
             for step in plan.steps:
                 connection.queue(step.compiled, step.values)
@@ -201,26 +218,30 @@ class Flight:
             return _committed(results, plans, first)
         connection.queue(ROLLBACK, ())
         connection.exchange()
-        return _failure(results, plans, first, fenced=2 if not after else 1)
+        failed = _failure(results, plans, first, fenced=2 if not after else 1)
+        if known and failed.plan is None and not failed.fenced and failed.error.sqlstate == EXPECTATION:
+            self._known -= known  # one of them was removed
+            return self.fly(connection, plans, number, after)
+        return failed
 
-    def _queue_locks(self, connection: Connection, plans: Sequence[Plan]) -> int:
+    def _queue_locks(self, connection: Connection, plans: Sequence[Plan], aggregates: set[str], known: set[str]) -> int:
         """Locks come in this order everywhere, so that flights do not wait for each other in a circle."""
-        aggregates = {plan.unit.aggregate_id for plan in plans}
-        for plan in plans:
-            aggregates.update(plan.unit.locks)
-        keys = {zlib.crc32(id.encode()) | FIRST_KEY for id in aggregates if id not in self._known}
+        keys = {zlib.crc32(id.encode()) | FIRST_KEY for id in aggregates - known}
         if any(plan.unit.shares_lineage for plan in plans):
             keys.add(LINEAGE_KEY)
         count = 1
+        counting = {plan.unit.aggregate_id for plan in plans if plan.budgets}
+        if counting:
+            reshaped = any(plan.budgets == RESHAPES for plan in plans)
+            connection.queue(RESHAPING if reshaped else COUNTING, (self._lock_class,))
+            count += 1
         if keys:
             signed = sorted(key - (1 << 32) if key >= 1 << 31 else key for key in keys)
             connection.queue(ADVISORY, (self._lock_class, b"{%s}" % b",".join(b"%d" % key for key in signed)))
             count += 1
-        ids = encode_array(aggregates)
-        budgets = any(plan.budgets for plan in plans)
-        connection.queue(HEADS, (ids,))
-        if budgets:
-            connection.queue(BUDGETS, (ids,))
+        connection.queue(HEADS, (encode_array(aggregates), encode_array(known)))
+        if counting:
+            connection.queue(TOTALS, (encode_array(counting),))
             count += 1
         return count
 

@@ -34,6 +34,7 @@ LOOK_SECONDS = 1.0
 """Without notifications it is time to look this often."""
 FIRST_DELAY, LAST_DELAY = 0.05, 2.0
 REQUEST_SECONDS = 10.0
+CLOSE_SECONDS = 1.0
 
 NOTIFY = Compiled("select pg_notify($1, '')")
 LOCK = Compiled("select pg_try_advisory_lock($1::bigint)")
@@ -106,7 +107,10 @@ class Listener:
             return
         self._closed = True
         self._wake()
-        self._thread.join(5)
+        self._thread.join(CLOSE_SECONDS)
+        if self._thread.is_alive() and (connection := self._connection) is not None:
+            connection.break_off()
+            self._thread.join(CLOSE_SECONDS)
         if not self._thread.is_alive():
             os.close(self._wake_read)
             os.close(self._wake_write)

@@ -31,7 +31,7 @@ select current_schema(),
     and relname in ('session', 'event', 'event_sequence', 'project'))
 """
 VERSION = "select coalesce(max(version), 0) from holdfast_schema"
-LOCK = "select pg_advisory_xact_lock({}, 1)"
+LOCK = "select pg_advisory_xact_lock({}, 4)"  # 0, 1 and numbers with the bit 2 are locks of flights
 
 log = logging.getLogger(__name__)
 

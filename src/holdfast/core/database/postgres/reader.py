@@ -40,6 +40,8 @@ T = TypeVar("T", bound="msgspec.Struct")
 
 AWAY_SECONDS = 10.0
 LARGE_READERS = 2
+PLANNED_BY_VALUES = frozenset(f"session.{kind}_{order}" for kind in ("list", "children") for order in ("asc", "desc"))
+"""Lists, whose conditions are optional: which index serves depends on those that are given."""
 FIRST_DELAY, LAST_DELAY = 0.05, 1.0
 
 log = logging.getLogger(__name__)
@@ -74,6 +76,8 @@ class Reader:
 
     async def fetch(self, name: str, params: Mapping[str, Value], into: Any = None) -> list[Any]:
         """A short indexed read."""
+        if name in PLANNED_BY_VALUES:
+            return await self.fetch_large(name, params, into)
         (result,) = await self._ask((Read(name, params, into),))
         return self._readers.rows(name, into, result)
 
@@ -191,6 +195,10 @@ class Pipeline:
                 self._answer(self._sent.popleft(), results)
         except ConnectionLost as error:
             self._lose(error)
+        except Exception as error:
+            # An exception in a callback would leave every caller waiting.
+            log.exception("reading from %s", self._address.name)
+            self._lose(ConnectionLost(str(error)))
 
     def _answer(self, request: Request, results: list[PGresult]) -> None:
         if request.future.done():
@@ -252,6 +260,8 @@ class Pipeline:
         self._connection = connection
         self._socket = connection.pgconn.socket
         self._loop.add_reader(self._socket, self._readable)
+        # A read that ends every connection is not tried for ever.
+        self._expire(StorageUnavailable(self._address.name, "connections end while this is read"))
         waiting, self._waiting = self._waiting, []
         self._connecting = None
         for place, request in enumerate(waiting):

@@ -26,18 +26,24 @@ _TOKEN = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|::\s*\w+|:([A-Za-z_]\w*)
 _BLOB = re.compile(r"\bas\s+blob\s*\)\s*(?:end\s+)?as\s+(\w+)", re.IGNORECASE)
 _numbers = itertools.count()
 
+NO_BUDGETS, COUNTS, RESHAPES = range(3)
+"""What a statement does to budgets: nothing, or it concerns what they count, or it changes which there are."""
+_RESHAPING = frozenset(
+    f"budget.{change}_{what}" for change in ("open", "drop", "leave") for what in ("total", "totals", "shares")
+)
+_COUNTED = re.compile(r"\bbudget_(total|share)\b")
+
 
 class Compiled:
     """A statement, its name among prepared ones, and the names of its parameters in order."""
 
-    __slots__ = ("budget", "key", "names", "relative", "sql")
+    __slots__ = ("budgets", "key", "names", "relative", "sql")
 
     def __init__(self, sql: str, names: tuple[str, ...] = (), *, relative: bool = False) -> None:
         self.key = b"h%d" % next(_numbers)
         self.sql = sql.encode()
         self.names = names
-        self.budget = "budget_" in sql
-        """Reads or changes what budgets count, so that their totals have to be locked."""
+        self.budgets = NO_BUDGETS
         self.relative = relative
         """Has two parameters more, at the end: the aggregate, and how many of its new events follow."""
 
@@ -85,6 +91,7 @@ class Statements:
         if compiled is None:
             sql = expecting(self._queries[name], changes, found)
             compiled = compile_statement(sql, relative=relative)
+            compiled.budgets = RESHAPES if name in _RESHAPING else COUNTS if _COUNTED.search(sql) else NO_BUDGETS
             if relative and not compiled.relative:
                 compiled = self.get(name, False, changes, found)
             self._compiled[key] = compiled

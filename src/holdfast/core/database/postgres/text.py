@@ -19,7 +19,7 @@ _HEX = "[0-9a-fA-F]"
 _ESCAPES = re.compile(rf"\\u(0000|[dD][89a-fA-F]{_HEX}{{2}}|[fF]8[fF]1)")
 _CHARACTERS = re.compile(f"[\0{MARK}]")
 _MARKED = re.compile(rf"({MARK}|\\uf8f1)({_HEX}{{4}})")
-_MARKED_BYTES = re.compile(rf"({MARK}|\\uf8f1)({_HEX}{{4}})".encode())
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def escape(text: str) -> str:
@@ -32,26 +32,22 @@ def escape(text: str) -> str:
 
 
 def restore(text: str) -> str:
-    """The text that was given to `escape`."""
+    """The text that was given to `escape`, or a text of its JSON that the server has decoded."""
     if _MARK_ESCAPE in text or MARK in text:
-        return _MARKED.sub(_restored, text)
+        text = _MARKED.sub(_restored, text)
+        if _SURROGATES.search(text):
+            # Both halves of a pair were marked; a lone one stays.
+            return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
     return text
 
 
 def restore_bytes(data: bytes) -> bytes:
     """The same of a text in UTF-8."""
     if _MARK_ESCAPE_BYTES in data or _MARK_BYTES in data:
-        return _MARKED_BYTES.sub(_restored_bytes, data)
+        return restore(data.decode()).encode("utf-8", "surrogatepass")
     return data
 
 
 def _restored(found: re.Match[str]) -> str:
     mark, digits = found.groups()
     return chr(int(digits, 16)) if mark == MARK else f"\\u{digits}"
-
-
-def _restored_bytes(found: re.Match[bytes]) -> bytes:
-    mark, digits = found.groups()
-    if mark == _MARK_BYTES:
-        return chr(int(digits, 16)).encode("utf-8", "surrogatepass")
-    return b"\\u" + digits

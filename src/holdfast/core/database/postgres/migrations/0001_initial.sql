@@ -318,6 +318,8 @@ create table session_request (
   primary key (session_id, seq)
 );
 create index session_request_open on session_request (session_id) where reply is null;
+create index session_request_forms on session_request (session_id) where reply is null and kind = 'form';
+create index session_request_owned on session_request (owner) where reply is null and resumable = 0 and owner is not null;
 
 create table session_task (
   session_id text collate "C" not null,
@@ -339,6 +341,7 @@ create table session_task (
 create index session_task_call on session_task (session_id, message_id);
 create index session_task_child on session_task (child_id);
 create index session_task_of_tree on session_task (root_id) where background = 1 and delivered = 0;
+create index session_task_unfinished on session_task (session_id) where background = 1 and delivered = 0;
 create index session_task_undelivered on session_task (child_id) where background = 1 and delivered = 0;
 
 create table session_budget (
