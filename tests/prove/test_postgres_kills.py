@@ -56,7 +56,18 @@ class OwnServer:
         return f"postgresql://{USER}@127.0.0.1:{self.port}/postgres"
 
     def start(self) -> None:
-        arguments = ["-D", self._data, "-p", str(self.port), "-h", "127.0.0.1", "-k", self._data, "-c", "fsync=on"]
+        arguments: list[str | Path] = [
+            "-D",
+            self._data,
+            "-p",
+            str(self.port),
+            "-h",
+            "127.0.0.1",
+            "-k",
+            self._data,
+            "-c",
+            "fsync=on",
+        ]
         self._process = subprocess.Popen(
             [self._programs / "postgres", *arguments, "-c", "dynamic_shared_memory_type=mmap"],
             user=self._user,
