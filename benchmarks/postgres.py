@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.postgres.database import PostgresDatabase
+from holdfast.core.database.postgres.writer import WRITERS
 from holdfast.core.database.read import Read
 from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.scope import Scope
@@ -116,7 +117,7 @@ def copy(units: Sequence[Unit], mark: str) -> list[Unit]:
 
 async def measure(database: Database, units: Sequence[Unit], callers: int) -> tuple[float, float, float, float]:
     """Units per second, median and 99th percentile of a commit in ms, and CPU of this process per unit in µs."""
-    copies = [copy(units, f"{secrets.token_hex(4)}{number}") for number in range(callers * (2 if callers > 1 else 4))]
+    copies = [copy(units, f"{secrets.token_hex(4)}{number}") for number in range(max(callers * 2, 300))]
     taken: list[float] = []
     until = 0.0
 
@@ -163,7 +164,7 @@ async def main(address: str) -> int:
         units = await record(folder)
         print(f"{len(units)} units, {sum(len(unit.events) for unit in units)} events")
         schema = f"bench_{secrets.token_hex(3)}"
-        postgres = PostgresDatabase(f"{address}{'&' if '?' in address else '?'}schema={schema}")
+        postgres = PostgresDatabase(f"{address}{'&' if '?' in address else '?'}schema={schema}", writers=int(os.environ.get("WRITERS") or WRITERS))
         sqlite = SqliteDatabase(folder / "bench.db")
         bad = False
         try:

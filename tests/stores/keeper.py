@@ -1,7 +1,8 @@
-"""Runs a PostgreSQL server for as long as another process lives: `keeper.py FOLDER PID BIN SYNC`.
+"""Runs a PostgreSQL server for as long as another process lives: `keeper.py FOLDER PID BIN SYNC [POOLER]`.
 
 It is a process of its own, so that the server ends and its files go however that process ends, `kill -9` included. When
-the server accepts connections, FOLDER has a file `port`; if it cannot be started, a file `failed` with the reason."""
+the server accepts connections, FOLDER has a file `port`; if it cannot be started, a file `failed` with the reason. With
+the path of PgBouncer as POOLER, that runs too, in transaction mode, and its port is in the file `pooler`."""
 
 from __future__ import annotations
 
@@ -36,20 +37,40 @@ SETTINGS = {
     "log_line_prefix": "%m [%p] %d ",
     "timezone": "UTC",
 }
+POOLER_SETTINGS = """[databases]
+* = host={folder} port={server_port}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = trust
+auth_file = {folder}/users.txt
+pool_mode = transaction
+max_client_conn = 2000
+default_pool_size = 8
+server_idle_timeout = 5
+"""
 NOT_SYNCED = {"fsync": "off", "full_page_writes": "off", "autovacuum_naptime": "30s", "checkpoint_timeout": "1h"}
 
 
 def main() -> None:
     folder, watched, programs, synced = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4] == "1"
     server: subprocess.Popen[bytes] | None = None
+    pooler: subprocess.Popen[bytes] | None = None
     try:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        server = _start(folder, programs, synced)
+        port = _free_port()
+        server = _start(folder, programs, synced, port)
+        if len(sys.argv) > 5:
+            pooler = _start_pooler(folder, sys.argv[5], port)
+        _announce(folder, "port", port)
         _wait_for_end(watched, server)
     except Exception as error:  # noqa: BLE001 - whoever waits reads the reason
         (folder / "failed").write_text(f"{error}\n{_log(folder)}", encoding="utf-8")
         _wait_for_end(watched, None)
     finally:
+        if pooler is not None:
+            pooler.kill()
         if server is not None and server.poll() is None:
             server.send_signal(signal.SIGQUIT)
             try:
@@ -60,7 +81,7 @@ def main() -> None:
         folder.with_suffix(".lock").unlink(missing_ok=True)
 
 
-def _start(folder: Path, programs: Path, synced: bool) -> subprocess.Popen[bytes]:
+def _start(folder: Path, programs: Path, synced: bool, port: int) -> subprocess.Popen[bytes]:
     user = _plain_user()
     if user is not None:
         os.chown(folder, user.pw_uid, user.pw_gid)
@@ -76,7 +97,6 @@ def _start(folder: Path, programs: Path, synced: bool) -> subprocess.Popen[bytes
     )
     if made.returncode:
         raise RuntimeError(f"initdb failed: {made.stderr.decode(errors='replace')}")
-    port = _free_port()
     settings = {**SETTINGS, **({} if synced else NOT_SYNCED), "port": str(port), "listen_addresses": "127.0.0.1"}
     settings["unix_socket_directories"] = str(folder)
     arguments = [argument for name, value in settings.items() for argument in ("-c", f"{name}={value}")]
@@ -91,9 +111,43 @@ def _start(folder: Path, programs: Path, synced: bool) -> subprocess.Popen[bytes
             process_group=0,
         )
     _wait_until_ready(folder, port, programs, server)
-    (folder / "port.draft").write_text(str(port), encoding="utf-8")
-    (folder / "port.draft").rename(folder / "port")
     return server
+
+
+def _start_pooler(folder: Path, program: str, server_port: int) -> subprocess.Popen[bytes]:
+    port = _free_port()
+    (folder / "users.txt").write_text('"holdfast" ""\n"postgres" ""\n', encoding="utf-8")
+    settings = POOLER_SETTINGS.format(folder=folder, server_port=server_port, port=port)
+    (folder / "pooler.ini").write_text(settings, encoding="utf-8")
+    with open(folder / "pooler.log", "wb") as output:
+        pooler = subprocess.Popen(
+            [program, "-q", folder / "pooler.ini"],
+            preexec_fn=_become(_plain_user()),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            process_group=0,
+        )
+    deadline = time.monotonic() + START_SECONDS
+    while not _accepts(port):
+        if pooler.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"the pooler does not start: {(folder / 'pooler.log').read_text(encoding='utf-8')}")
+        time.sleep(0.02)
+    _announce(folder, "pooler", port)
+    return pooler
+
+
+def _announce(folder: Path, name: str, port: int) -> None:
+    """The file appears whole."""
+    draft = folder / f"{name}.draft"
+    draft.write_text(str(port), encoding="utf-8")
+    draft.rename(folder / name)
+
+
+def _accepts(port: int) -> bool:
+    with socket.socket() as asked:
+        return asked.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _plain_user() -> pwd.struct_passwd | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,8 @@ from urllib.parse import quote
 
 VERSION = "HOLDFAST_TEST_POSTGRES"
 """Which server: 16 or 18 of the wheel, another version of this machine, or the directory of its programs."""
+POOLER = "HOLDFAST_TEST_POOLER"
+"""If it is set, PgBouncer in transaction mode is between the tests and the server."""
 RUN = "HOLDFAST_TEST_RUN"
 """The process of the whole test run, which the workers inherit."""
 OWNER = "holdfast"
@@ -34,8 +37,13 @@ class NoPostgres(Exception):
 class PostgresServer(NamedTuple):
     folder: Path
     port: int
+    pooler: int | None = None
+    """The port of PgBouncer, if it runs in front of the server."""
 
     def address(self, database: str, *, user: str = OWNER, tcp: bool = False) -> str:
+        """As the tests use it: through the pooler if there is one, but not for the superuser."""
+        if self.pooler is not None and user == OWNER:
+            return f"postgresql://{user}@127.0.0.1:{self.pooler}/{database}?direct=127.0.0.1:{self.port}"
         if tcp:
             return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
         return f"postgresql://{user}@/{database}?host={quote(str(self.folder), safe='')}&port={self.port}"
@@ -64,9 +72,10 @@ def shared_server() -> PostgresServer:
 def start_server(folder: Path, watched: int, *, synced: bool = False) -> None:
     """Start a server that lives until the process `watched` has ended. `started` waits for it."""
     found = programs()
+    pooler = [pgbouncer()] if os.environ.get(POOLER) else []
     folder.mkdir(mode=0o711)
     keeper = subprocess.Popen(
-        [sys.executable, "-I", KEEPER, folder, str(watched), found, "1" if synced else "0"],
+        [sys.executable, "-I", KEEPER, folder, str(watched), found, "1" if synced else "0", *pooler],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -84,7 +93,15 @@ def started(folder: Path) -> PostgresServer:
         if time.monotonic() > deadline:
             raise NoPostgres(f"the server in {folder} does not start")
         time.sleep(0.02)
-    return PostgresServer(folder, int((folder / "port").read_text(encoding="utf-8")))
+    ports = [int(path.read_text(encoding="utf-8")) for name in ("port", "pooler") if (path := folder / name).exists()]
+    return PostgresServer(folder, *ports)
+
+
+def pgbouncer() -> str:
+    found = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if found is None:
+        raise NoPostgres("PgBouncer is not installed")
+    return found
 
 
 def programs() -> Path:

@@ -3,6 +3,7 @@ test's own instead, and processes get its address in HOLDFAST_DATABASE."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -16,17 +17,24 @@ import pytest
 from tests.stores.pool import Pool
 from tests.stores.server import KEEPER, NoPostgres, shared_server
 
+from holdfast.core.clock import Ids, SystemClock
 from holdfast.core.database.database import Database
 from holdfast.core.database.opening import open_database
 from holdfast.core.database.place import DATABASE, Place
 from holdfast.core.database.queries import load_queries
+from holdfast.core.event.log import EventLog
 from holdfast.core.runtime import storage_choice
 from holdfast.core.runtime.runtime import default_paths
+from holdfast.core.session.projector import SESSION_PROJECTORS
+from holdfast.schema.manifest import MANIFEST
 
 if TYPE_CHECKING:
     from tests.stores.pool import PooledDatabase
 
 STORE = "HOLDFAST_TEST_STORE"
+VERIFY = "HOLDFAST_TEST_VERIFY"
+"""If it is set, the rows of each test on PostgreSQL are compared with its events afterwards."""
+VERIFIED_EVENTS = 300
 SQLITE, POSTGRES = "sqlite", "postgres"
 
 Rows = list[tuple[Any, ...]]
@@ -94,8 +102,11 @@ class Stores:
         try:
             yield
         finally:
-            for key in [key for key in self._taken if key not in before]:
-                self.pool.give_back(self._taken.pop(key))
+            databases = [self._taken.pop(key) for key in list(self._taken) if key not in before]
+            differing = [line for database in databases for line in _mismatches(database)]
+            for database in databases:
+                self.pool.give_back(database)
+            assert not differing, "rows differ from the event log: " + "\n".join(differing)
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
         """The environment of a `holdfast` process."""
@@ -123,7 +134,12 @@ class Stores:
         """A function that runs a statement there, with `?` for parameters, and returns its rows."""
         if on_postgres():
             database = self.database(file)
-            yield lambda sql, *parameters: database.run(sql.replace("%", "%%").replace("?", "%s"), parameters)
+
+            def run(sql: str, *parameters: Any) -> Rows:
+                database.touched = database.touched or not sql.lstrip().lower().startswith("select")
+                return database.run(sql.replace("%", "%%").replace("?", "%s"), parameters)
+
+            yield run
             return
         connection = apsw.Connection(str(file))
         connection.set_busy_timeout(10_000)
@@ -131,6 +147,27 @@ class Stores:
             yield lambda sql, *parameters: list(connection.execute(sql, parameters).fetchall())
         finally:
             connection.close()
+
+
+def _mismatches(database: PooledDatabase) -> list[str]:
+    """Rows that differ from the event log, if there are not many events and the test did not change rows itself."""
+    if not os.environ.get(VERIFY) or database.touched or not database.left():
+        return []
+    if not 0 < database.run("select count(*) from event")[0][0] <= VERIFIED_EVENTS:
+        return []
+    return asyncio.run(_verify(database.address))
+
+
+async def _verify(address: str) -> list[str]:
+    opened = open_database(address)
+    log = EventLog(opened, MANIFEST, SESSION_PROJECTORS, Ids(SystemClock()))
+    try:
+        return [str(mismatch) for id in await log.aggregates() for mismatch in await log.verify(id)]
+    except Exception:  # noqa: BLE001 - some tests store events that cannot be projected
+        return []
+    finally:
+        await log.close()
+        opened.close()
 
 
 STORES = Stores()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,10 +18,10 @@ from tests.stores.stores import STORES
 from holdfast.core.database.errors import Fenced, InvalidDurableEvent, Moved, Refused, StorageBusy, StorageError
 from holdfast.core.database.postgres import address
 from holdfast.core.database.postgres.database import PostgresDatabase
-from holdfast.core.database.unit import Committed, Fence, NewEvent, Replay, Statement, Unit
+from holdfast.core.database.unit import Committed, Fence, NewEvent, Replay, Statement, Unit, Value
 from holdfast.schema.exceptions import HoldfastError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.store("postgres", reason="flights are how PostgreSQL is written to")]
 
 NO_SUCH_PROJECT = Statement("project.of_worktree", {"worktree": "/elsewhere"}, found=True)
 _numbers = itertools.count()
@@ -32,7 +32,7 @@ class NoProject(HoldfastError):
 
 
 @contextmanager
-def locked(pooled: PooledDatabase, aggregate: str):
+def locked(pooled: PooledDatabase, aggregate: str) -> Iterator[psycopg.Connection]:
     """Another transaction that holds the head of an aggregate."""
     with psycopg.connect(pooled.address, application_name="tests") as connection:
         connection.execute("select 1 from event_sequence where aggregate_id = %s for update", [aggregate])
@@ -71,7 +71,7 @@ def stored(pooled: PooledDatabase) -> dict[str, list[str]]:
 
 
 @pytest.fixture
-def one(pooled: PooledDatabase):
+def one(pooled: PooledDatabase) -> Iterator[PostgresDatabase]:
     """A database with one writer, so that everything that waits is one batch."""
     database = PostgresDatabase(pooled.address, writers=1)
     yield database
@@ -233,7 +233,7 @@ async def test_an_aggregate_that_stays_locked_is_a_typed_error(
     pooled: PooledDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """STO-009: only units of that aggregate fail."""
-    monkeypatch.setitem(address.WRITING, "lock_timeout", "50")  # type: ignore[index]
+    monkeypatch.setitem(address.WRITING, "lock_timeout", "50")
     database = PostgresDatabase(pooled.address, writers=1)
     try:
         await database.submit(unit("evt_0"))
@@ -271,7 +271,7 @@ async def test_every_text_comes_back(database: PostgresDatabase, text: str) -> N
     """STO-008"""
     event = NewEvent("evt_1", "probe.happened.1", text, text, ())
     await database.submit(Unit("ses_one", events=(event,)))
-    page = {"aggregate_id": "ses_one", "after": -1, "limit": 9}
+    page: dict[str, Value] = {"aggregate_id": "ses_one", "after": -1, "limit": 9}
     expected = [(0, "evt_1", "probe.happened.1", text.encode(), text)]
     assert await database.fetch("event.page", page) == expected
     assert await database.fetch_large("event.page", page) == expected

@@ -19,7 +19,7 @@ from holdfast.core.database.postgres.database import PostgresDatabase
 from holdfast.core.database.read import Read
 from holdfast.core.database.unit import Committed, Statement, Unit
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.store("postgres", reason="connections are PostgreSQL's")]
 
 
 def once(condition: Callable[[bytes], bool]) -> Callable[[Pair, bytes], bool]:
@@ -53,7 +53,7 @@ async def test_a_flight_that_never_reached_the_server_is_sent_again(
     await warm(far)
     proxy.from_client = once(lambda data: b"evt_1" in data)
     outcomes = await asyncio.gather(far.submit(unit("evt_1")), far.submit(counts("ses_x")))
-    assert outcomes == [Committed(1, 1), Committed(-1, -1)]
+    assert list(outcomes) == [Committed(1, 1), Committed(-1, -1)]
     assert proxy.cuts == 1
     assert stored(pooled)["ses_one"] == ["evt_warm", "evt_1"]
     assert pooled.run("select time from session_work where session_id = 'ses_x'") == [(1,)]
@@ -120,7 +120,7 @@ async def test_connections_that_end_all_the_time_lose_and_double_nothing(
                 far.submit(counts("ses_x")),
             )
             first = 1 + 2 * number
-            assert outcomes[:2] == [Committed(first, first), Committed(first + 1, first + 1)]
+            assert list(outcomes[:2]) == [Committed(first, first), Committed(first + 1, first + 1)]
     finally:
         over.set()
         assert await task > 2

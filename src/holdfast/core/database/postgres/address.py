@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import secrets
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from psycopg import OperationalError
@@ -129,13 +129,19 @@ def _split(url: str) -> tuple[str, dict[str, str]]:
 
 
 def _parse(url: str) -> dict[str, str]:
+    options: list[Any] = []
+    reason = ""
     try:
         options = Conninfo.parse(url.encode())
     except (OperationalError, UnicodeError) as error:
         # libpq repeats parts of the address, which may be the password.
-        reason = re.sub(r'"[^"]*"', "…", str(error)).strip()
-        raise InvalidAddress(f"the address of the database cannot be read: {reason}") from None
-    return {item.keyword.decode(): item.val.decode() for item in options if item.val is not None}
+        reason = re.sub(r'"[^"]*"', "…", str(error)).strip() or "not valid"
+    found = {item.keyword.decode(): item.val.decode() for item in options if item.val is not None}
+    if not all(port.isdigit() for port in found.get("port", "").split(",") if port):
+        reason = "a port is a number"
+    if reason:  # outside of the handler: the exception of libpq would come along
+        raise InvalidAddress(f"the address of the database cannot be read: {reason}")
+    return found
 
 
 def _name(parameters: dict[str, str], schema: str | None) -> str:

@@ -25,6 +25,7 @@ from holdfast.core.database.errors import StorageUnavailable
 from holdfast.core.database.postgres.address import conninfo
 from holdfast.core.database.postgres.errors import (
     GONE,
+    READ_ONLY,
     STALE_PLAN,
     UNPREPARED,
     ConnectionLost,
@@ -59,6 +60,7 @@ class Connection:
         self.address = address
         self.opened = time.monotonic()
         self._prepares = prepares
+        self._writes = "default_transaction_read_only" not in settings
         self._prepared: set[bytes] = set()
         self._settings = (
             [encode(part) for pair in address.settings(settings).items() for part in pair] if pooled else []
@@ -183,7 +185,7 @@ class Connection:
         """Raise for what ends the use of the connection."""
         error = failure(result)
         state = error.sqlstate
-        if state in GONE or self.pgconn.status == ConnStatus.BAD:
+        if state in GONE or (state == READ_ONLY and self._writes) or self.pgconn.status == ConnStatus.BAD:
             raise ConnectionLost(error.message)
         if self._prepares and state in UNPREPARED:
             if self.address.prepares:

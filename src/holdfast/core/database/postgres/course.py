@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 FIRST_DELAY, LAST_DELAY = 0.05, 2.0
 TELL_SECONDS = 30.0
+LOSSES, LOSSES_SECONDS = 20, 30.0
+"""A flight whose connections end this often, for this long, is not tried any more: it may be the cause."""
 
 FORGET = Compiled("delete from holdfast_writer where id = $1")
 LAST_FLIGHT = Compiled("select flight from holdfast_writer where id = $1 for update")
@@ -70,6 +72,7 @@ class Course:
 
     def fly(self, plans: Sequence[Plan]) -> list[Committed] | Failure:
         """Commit plans together. Returns their outcomes, or the step that prevented the commit of all."""
+        losses, began = 0, time.monotonic()
         while True:
             self._number += 1
             connection = self._connected()
@@ -81,6 +84,9 @@ class Course:
                 if self._resolve():
                     self.since = None
                     return self._stored(plans)
+                losses += 1
+                if losses >= LOSSES and time.monotonic() - began > LOSSES_SECONDS:
+                    return Failure(None, None, StatementFailed("08006", f"connections end with this: {error}"))
                 continue
             self.since = None
             if isinstance(outcome, Failure):

@@ -35,7 +35,7 @@ UNPREPARED = frozenset({"26000", "42P05", "08P01"})
 """What a pooler without prepared statements makes of them."""
 STALE_PLAN = "0A000"
 """A table was changed below a prepared statement."""
-GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", READ_ONLY})
+GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
 """The connection is over, or of no use."""
 
 

@@ -195,6 +195,10 @@ class Pipeline:
                 self._answer(self._sent.popleft(), results)
         except ConnectionLost as error:
             self._lose(error)
+        except Exception as error:
+            # An exception in a callback would leave every caller waiting.
+            log.exception("reading from %s", self._address.name)
+            self._lose(ConnectionLost(str(error)))
 
     def _answer(self, request: Request, results: list[PGresult]) -> None:
         if request.future.done():
@@ -256,6 +260,8 @@ class Pipeline:
         self._connection = connection
         self._socket = connection.pgconn.socket
         self._loop.add_reader(self._socket, self._readable)
+        # A read that ends every connection is not tried for ever.
+        self._expire(StorageUnavailable(self._address.name, "connections end while this is read"))
         waiting, self._waiting = self._waiting, []
         self._connecting = None
         for place, request in enumerate(waiting):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.postgres.address import Address
     from holdfast.core.database.postgres.statement import Statements
 
-WRITERS = 4
+WRITERS = 3
 BATCH_LIMIT = 256
 BATCH_BYTES = 1024 * 1024
 """Limit on the events of one flight. A larger unit is committed alone."""
@@ -187,9 +187,9 @@ class _Batch:
             work = work[outcome.plan + 1 :]
 
     def _answer(self, work: Sequence[tuple[Job, Plan]], outcomes: Sequence[Outcome]) -> None:
-        answer([(job, outcome) for (job, _), outcome in zip(work, outcomes, strict=True)])
         if any(isinstance(outcome, Committed) for outcome in outcomes):
             self._writer._committed()
+        answer([(job, outcome) for (job, _), outcome in zip(work, outcomes, strict=True)])
 
     def _alone(self, plan: Plan, failure: Failure) -> Outcome:
         """What became of a unit that failed although it was alone, after as many tries as its error deserves."""
