@@ -23,6 +23,7 @@ from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.scope import Scope
 from holdfast.embedded.asgi_transport import CLOSED, AsgiTransport
 from holdfast.embedded.attendant import Attendant
+from holdfast.embedded.peer_sources import peer_source
 from holdfast.embedded.peers import Peers
 from holdfast.embedded.settings import HoldfastSettings, check_names
 from holdfast.embedded.structured import HostSessions
@@ -100,9 +101,7 @@ class Holdfast(AsyncClient):
             raise RuntimeError(OPEN)
         await self._runtime.__aenter__()
         runtime = self._runtime
-        runtime.log.relay.links = Peers(
-            runtime.log.relay, runtime.environment, runtime.paths.data, runtime.store_identity
-        )
+        runtime.log.relay.links = Peers(runtime.log.relay, peer_source(runtime, runtime.environment))
         self._app = self.application()
         if self._scope.closed:
             self._scope = Scope()

@@ -24,6 +24,7 @@ from holdfast.core.runtime.runtime import HostOptions, Runtime
 from holdfast.core.session.nodes import NodeInfo
 from holdfast.embedded.connection import Connection
 from holdfast.embedded.credential import generated_password
+from holdfast.embedded.peer_sources import peer_source
 from holdfast.embedded.peers import Peers
 from holdfast.embedded.registration import registered
 from holdfast.embedded.unauthenticated import LIMIT, MOST, UnauthenticatedConnections
@@ -160,7 +161,7 @@ async def serve(
         host, number = listener.getsockname()[:2]
         async with Runtime(options=HostOptions(trust=asked.trust, protect=True, sandbox=asked.sandbox)) as runtime:
             runtime.own_ports.add(number)
-            runtime.log.relay.links = Peers(runtime.log.relay, environment, runtime.paths.data, runtime.store_identity)
+            runtime.log.relay.links = Peers(runtime.log.relay, peer_source(runtime, environment))
             hosts = _hosts(asked.hostname, asked.hosts)
             app = App(
                 runtime,

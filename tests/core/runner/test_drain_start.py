@@ -20,13 +20,19 @@ pytestmark = pytest.mark.anyio
 Act = Callable[[], Awaitable[Any]]
 
 
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks for commits of other processes: a drain would read once more, whenever that is due."""
+    monkeypatch.setattr("holdfast.core.event.signal.POLL_SECONDS", 1000.0)
+
+
 def after_reading(runtime: Runtime, session_id: str, act: Act) -> list[DrainStart]:
     """Do this once, right after a drain of the Session has read what it starts from. Everything that was read."""
     read = runtime.store.drain_start
     found: list[DrainStart] = []
 
-    async def reading(id: str, *, budgets: bool) -> DrainStart:
-        start = await read(id, budgets=budgets)
+    async def reading(id: str, *more: Any, **options: Any) -> DrainStart:
+        start = await read(id, *more, **options)
         if id == session_id:
             found.append(start)
             if len(found) == 1:
@@ -70,6 +76,7 @@ async def test_an_overtaken_drain_sees_what_the_other_process_has_done(pair: Pai
     assert [message.type for message in await messages(a, id)] == ["user", "assistant", "user", "assistant"]
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("known", [False, True])
 async def test_a_change_after_the_read_counts(tmp_path: Path, known: bool) -> None:
     """STO-083: the drain reads again if somebody has committed to the Session before it begins."""
@@ -95,6 +102,7 @@ async def test_a_change_after_the_read_counts(tmp_path: Path, known: bool) -> No
         assert [text.partition("\n")[0] for text in contents(provider.requests[-1])[-2:]] == ["two", "three"]
 
 
+@pytest.mark.usefixtures("alone")
 async def test_a_drain_that_finds_nothing_changed_reads_once(tmp_path: Path) -> None:
     """STO-083"""
     async with Lab(tmp_path, Provider()) as runtime:

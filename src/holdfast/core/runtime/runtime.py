@@ -63,6 +63,7 @@ from holdfast.core.session.id_locks import IdLocks
 from holdfast.core.session.inbox import Inbox
 from holdfast.core.session.instruction_entries import InstructionEntries
 from holdfast.core.session.liveness import liveness_on
+from holdfast.core.session.node_secrets import NodeSecrets
 from holdfast.core.session.nodes import Nodes
 from holdfast.core.session.ownership import Ownership
 from holdfast.core.session.projector import SESSION_PROJECTORS
@@ -204,6 +205,9 @@ class Runtime:
         self.store = SessionStore(self.database)
         liveness = liveness_on(self.database, self.paths.owners)
         self._ownership = Ownership(self.database, self.log, ids, clock, liveness)
+        self.shared = liveness.beats_idle
+        """Whether other machines use the database too."""
+        self.node_secrets = NodeSecrets(self.database, ids, clock)
         self.nodes = Nodes(self.database, self._ownership, liveness, clock)
         self._inbox = Inbox(self.log, self.store, ids, clock, Attachments(self._image_limits))
         copies = IsolatedCopies(here.data / "copies", self._environment)
@@ -270,7 +274,7 @@ class Runtime:
         )
         sign_ins = SignInForms(self.log, self.database, self.credentials, clock, wakeups, goes_on=self._options.goes_on)
         self.recovery = Recovery(sessions, self.database, self.execution, tasks, trees, self._recovery_policy, sign_ins)
-        self.takeover = Takeover(self.nodes, self._ownership, self.recovery)
+        self.takeover = Takeover(self.nodes, self._ownership, self.recovery, self.node_secrets if self.shared else None)
         self.trees = Trees(self.database, self.store, trees, self.execution, clock)
         self.tree_tail = TreeTail(self.database, self.log.relay, ids, trees.member_ids)
         self.sessions = Sessions(

@@ -18,6 +18,7 @@ from holdfast.core.session.nodes import rank
 
 if TYPE_CHECKING:
     from holdfast.core.runtime.recovery import Recovery
+    from holdfast.core.session.node_secrets import NodeSecrets
     from holdfast.core.session.nodes import NodeInfo, Nodes
     from holdfast.core.session.ownership import Ownership
 
@@ -31,7 +32,11 @@ log = logging.getLogger(__name__)
 class Takeover:
     """One for each process that serves."""
 
-    def __init__(self, nodes: Nodes, ownership: Ownership, recovery: Recovery) -> None:
+    def __init__(
+        self, nodes: Nodes, ownership: Ownership, recovery: Recovery, secrets: NodeSecrets | None = None
+    ) -> None:
+        """`secrets` are kept up to date for nodes of other machines."""
+        self._secrets = secrets
         self._nodes = nodes
         self._ownership = ownership
         self._recovery = recovery
@@ -45,6 +50,8 @@ class Takeover:
     async def start(self, about: NodeInfo, *, recover: bool = True) -> None:
         """Announce this node, and go on with what was left before; then watch. Without `recover` nothing is taken
         over, and only what other nodes ask for is done."""
+        if self._secrets is not None:
+            await self._secrets.refresh()
         await self._nodes.announce(about)
         if recover:
             dead = await self._gone()
@@ -68,6 +75,8 @@ class Takeover:
                 if recover and (gone := await self._gone()):
                     self._begin(gone)
                 await self._ownership.obey_all()
+                if self._secrets is not None:
+                    await self._secrets.refresh()
             except StorageError as error:
                 log.debug("looking for other nodes: %s", error)
 

@@ -35,11 +35,20 @@ QUICK_KEEPALIVES = {"keepalives": "1", "keepalives_idle": "1", "keepalives_inter
 USER_TIMEOUT = "15000"
 QUICK_USER_TIMEOUT = "3000"
 
-# A plan that is made while the tables are empty would read them from end to end for as long as the connection lives.
-INDEXED = {"enable_seqscan": "off", "plan_cache_mode": "force_generic_plan"}
+# A plan that is made while the tables are empty would read them from end to end for as long as the connection lives. A
+# plan for any values expects many rows: starting helpers or a compiler for them would take longer than reading the few.
+INDEXED = {
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "max_parallel_workers_per_gather": "0",
+    "jit": "off",
+}
 WRITING = {**INDEXED, "lock_timeout": f"{LOCK_SECONDS * 1000:.0f}"}
 READING = {**INDEXED, "statement_timeout": f"{READ_SECONDS * 1000:.0f}", "default_transaction_read_only": "on"}
 READING_LARGE = {
+    "plan_cache_mode": "force_custom_plan",
     "statement_timeout": f"{LARGE_READ_SECONDS * 1000:.0f}",
     "default_transaction_read_only": "on",
     "jit": "off",

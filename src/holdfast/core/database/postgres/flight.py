@@ -61,7 +61,8 @@ RESHAPING = Compiled("select pg_advisory_xact_lock($1::int, 1)")
 TOTALS = Compiled("""
 with recursive chain (id) as (
   select unnest($1::text[]) collate "C"
-  union select session.parent_id from chain join session on session.id = chain.id where session.parent_id is not null)
+  union select above.parent_id from chain
+  cross join lateral (select parent_id from session where id = chain.id and parent_id is not null offset 0) above)
 select 1 from budget_total where budget_id in (select id from chain) order by budget_id for update
 """)
 REPLAYABLE = Compiled("""

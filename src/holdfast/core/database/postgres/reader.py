@@ -41,6 +41,8 @@ T = TypeVar("T", bound="msgspec.Struct")
 AWAY_SECONDS = 10.0
 LOSSES = 5
 LARGE_READERS = 2
+PLANNED_BY_VALUES = frozenset(f"session.{kind}_{order}" for kind in ("list", "children") for order in ("asc", "desc"))
+"""Lists, whose conditions are optional: which index serves depends on those that are given."""
 FIRST_DELAY, LAST_DELAY = 0.05, 1.0
 
 log = logging.getLogger(__name__)
@@ -77,6 +79,8 @@ class Reader:
 
     async def fetch(self, name: str, params: Mapping[str, Value], into: Any = None) -> list[Any]:
         """A short indexed read."""
+        if name in PLANNED_BY_VALUES:
+            return await self.fetch_large(name, params, into)
         (result,) = await self._ask((Read(name, params, into),))
         return self._readers.rows(name, into, result)
 

@@ -83,6 +83,14 @@ from session_request request join session on session.id = request.session_id
 where request.reply is null and session.directory = :directory and session.workspace_id is :workspace_id
 order by request.time_created, request.id
 
+-- name: request.open_of_session_there
+-- The same of one Session, if it is at this Location.
+select request.session_id, request.kind, request.agent, request.data
+from session_request request join session on session.id = request.session_id
+where request.session_id = :session_id and request.reply is null
+  and session.directory = :directory and session.workspace_id is :workspace_id
+order by request.time_created, request.id
+
 -- name: request.open_of_session
 select kind, data from session_request
 where session_id = :session_id and reply is null order by time_created, id

@@ -23,10 +23,12 @@ order by request.session_id, request.seq
 -- name: request.open_of_tree
 -- Downwards: of all Sessions, many may ask something.
 with recursive tree (id) as (
-  select :session_id::text collate "C" union select session.id from tree join session on session.parent_id = tree.id)
+  select :session_id::text collate "C"
+  union select child.id from tree cross join lateral (select id from session where parent_id = tree.id offset 0) child)
 select request.session_id, request.id, request.kind, request.data, request.time_created as since
-from tree join session_request request on request.session_id = tree.id
-where request.reply is null
+from tree cross join lateral (
+  select session_id, id, kind, data, time_created from session_request
+  where session_id = tree.id and reply is null offset 0) request
 order by request.time_created, request.id
 
 -- name: form.held_of_call
@@ -53,3 +55,26 @@ from session_request request join session on session.id = request.session_id
 where request.reply is null and hashtextextended(session.directory, 0) = hashtextextended(:directory, 0)
   and session.directory = :directory and session.workspace_id is not distinct from :workspace_id
 order by request.time_created, request.id
+
+-- name: request.open_of_session_there
+select request.session_id, request.kind, request.agent, request.data
+from session_request request join session on session.id = request.session_id
+where request.session_id = :session_id and request.reply is null
+  and session.directory = :directory and session.workspace_id is not distinct from :workspace_id
+order by request.time_created, request.id
+
+-- name: request.asker
+with recursive line (asker_id, id) as (
+  select session_id, session_id from session_request where id = :id and reply is null
+  union
+  select line.asker_id, above.parent_id from line
+  cross join lateral (select parent_id from session where id = line.id and parent_id is not null offset 0) above)
+select asker_id from line where id = :session_id
+
+-- name: form.asker
+with recursive line (asker_id, id) as (
+  select session_id, session_id from session_request where id = :id and kind = 'form'
+  union
+  select line.asker_id, above.parent_id from line
+  cross join lateral (select parent_id from session where id = line.id and parent_id is not null offset 0) above)
+select asker_id from line where id = :session_id

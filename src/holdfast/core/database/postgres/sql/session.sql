@@ -1,5 +1,6 @@
 -- Sessions. Lists are planned for their parameters: what a caller leaves out is no condition, and of the others an index is
--- chosen. SQLite's `like` ignores the case of ASCII letters, as `ilike` does for columns that compare by bytes.
+-- chosen. A function (`texteq`) compares what the index has found by its hash: an operator would count twice in the estimate.
+-- SQLite's `like` ignores the case of ASCII letters, as `ilike` does for columns that compare by bytes.
 
 -- name: session.with_ancestors
 with recursive line (depth, id, parent_id, agent, directory, workspace_id, child_id) as (
@@ -73,7 +74,7 @@ select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_outpu
   (select count(*) from session child where child.parent_id = session.id) as children
 from session
 where (:roots::bigint = 0 or parent_id is null) and (:directory::text is null or (
-    hashtextextended(directory, 0) = hashtextextended(:directory, 0) and directory = :directory))
+    hashtextextended(directory, 0) = hashtextextended(:directory, 0) and texteq(directory, :directory)))
   and (:project::text is null or project_id = :project)
   and (:subpath::text is null or path = :subpath or path ilike :subpath_below escape '\')
   and (:workspace::text is null or workspace_id = :workspace)
@@ -96,7 +97,7 @@ select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_outpu
   (select count(*) from session child where child.parent_id = session.id) as children
 from session
 where (:roots::bigint = 0 or parent_id is null) and (:directory::text is null or (
-    hashtextextended(directory, 0) = hashtextextended(:directory, 0) and directory = :directory))
+    hashtextextended(directory, 0) = hashtextextended(:directory, 0) and texteq(directory, :directory)))
   and (:project::text is null or project_id = :project)
   and (:subpath::text is null or path = :subpath or path ilike :subpath_below escape '\')
   and (:workspace::text is null or workspace_id = :workspace)
@@ -119,7 +120,7 @@ select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_outpu
   (select count(*) from session child where child.parent_id = session.id) as children
 from session
 where parent_id = :parent and (:directory::text is null or (
-    hashtextextended(directory, 0) = hashtextextended(:directory, 0) and directory = :directory))
+    hashtextextended(directory, 0) = hashtextextended(:directory, 0) and texteq(directory, :directory)))
   and (:project::text is null or project_id = :project)
   and (:subpath::text is null or path = :subpath or path ilike :subpath_below escape '\')
   and (:workspace::text is null or workspace_id = :workspace)
@@ -142,7 +143,7 @@ select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_outpu
   (select count(*) from session child where child.parent_id = session.id) as children
 from session
 where parent_id = :parent and (:directory::text is null or (
-    hashtextextended(directory, 0) = hashtextextended(:directory, 0) and directory = :directory))
+    hashtextextended(directory, 0) = hashtextextended(:directory, 0) and texteq(directory, :directory)))
   and (:project::text is null or project_id = :project)
   and (:subpath::text is null or path = :subpath or path ilike :subpath_below escape '\')
   and (:workspace::text is null or workspace_id = :workspace)

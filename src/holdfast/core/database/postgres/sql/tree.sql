@@ -1,19 +1,21 @@
--- Trees of Sessions.
+-- Trees of Sessions. With `offset 0` each step of a recursion, and each `exists`, uses the index, also if the plan was made
+-- while there were few Sessions.
 
 -- name: tree.members
 with recursive tree (id, depth, time_created) as (
   select id, 0, time_created from session where id = :id
   union all
-  select child.id, tree.depth + 1, child.time_created
-  from tree join session child on child.parent_id = tree.id where tree.depth < 100)
+  select child.id, tree.depth + 1, child.time_created from tree
+  cross join lateral (select id, time_created from session where parent_id = tree.id offset 0) child
+  where tree.depth < 100)
 select id, depth from tree order by depth, time_created, id desc limit :limit
 
 -- name: tree.usage
 with recursive tree (id, depth) as (
   select id, 0 from session where id = :id
   union all
-  select child.id, tree.depth + 1
-  from tree join session child on child.parent_id = tree.id where tree.depth < 100)
+  select child.id, tree.depth + 1 from tree
+  cross join lateral (select id from session where parent_id = tree.id offset 0) child where tree.depth < 100)
 select tree.id, tree.depth, session.parent_id, session.cost, session.tokens_input, session.tokens_output,
   session.tokens_reasoning, session.tokens_cache_read, session.tokens_cache_write
 from tree join session on session.id = tree.id
@@ -40,8 +42,8 @@ select id, title, agent from line where distance > 0 order by distance desc
 with recursive tree (id, depth) as (
   select id, 0 from session where id = :id
   union all
-  select child.id, tree.depth + 1
-  from tree join session child on child.parent_id = tree.id where tree.depth < 100)
+  select child.id, tree.depth + 1 from tree
+  cross join lateral (select id from session where parent_id = tree.id offset 0) child where tree.depth < 100)
 select task.session_id, task.message_id, task.call_id, task.child_id, task.root_id, task.prompt_id, task.result_id,
   task.agent, task.description, task.background, task.delivered, task.time_started as started
 from tree join session_task task on task.session_id = tree.id
@@ -51,7 +53,7 @@ order by tree.depth desc, task.time_started desc, task.seq desc
 -- name: tree.nodes
 select session.id, session.parent_id, session.title, session.agent, session.model, session.time_created,
   session.time_updated, session.time_archived,
-  exists (select 1 from session_activity where session_id = session.id) as owes,
+  exists (select 1 from session_activity where session_id = session.id offset 0) as owes,
   (select count(*) from session_input where session_id = session.id and promoted_seq is null
     and withdrawn_seq is null) as pending
 from session where session.id = any (array(select json_array_elements_text(:ids::json))) order by session.id
@@ -60,7 +62,7 @@ from session where session.id = any (array(select json_array_elements_text(:ids:
 select task.child_id, task.message_id, task.call_id, task.agent, task.description, task.background, task.time_started,
   input.id is not null as given, input.ended_seq is not null as ended, input.withdrawn_seq is not null as withdrawn,
   task.background = 0 or task.delivered = 0 as undelivered,
-  exists (select 1 from session_blocked where session_id = task.child_id) as blocked,
+  exists (select 1 from session_blocked where session_id = task.child_id offset 0) as blocked,
   (select answer.data from session_message answer
    where answer.session_id = task.child_id and answer.type = 'assistant' and answer.seq > input.promoted_seq
      and answer.seq <= input.ended_seq order by answer.seq desc limit 1) as answer
@@ -97,15 +99,15 @@ where session_id = any (array(select json_array_elements_text(:ids::json))) and 
 select session_id, since, name, message from session_blocked
 where session_id = any (array(select json_array_elements_text(:ids::json))) and exists (
   select 1 from session_input where session_input.session_id = session_blocked.session_id and promoted_seq is null
-    and withdrawn_seq is null)
+    and withdrawn_seq is null offset 0)
 order by session_id
 
 -- name: tree.pauses
 select session_id, budget_id, since from session_pause pause
 where session_id = any (array(select json_array_elements_text(:ids::json))) and (
-  exists (select 1 from session_activity where session_activity.session_id = pause.session_id) or exists (
+  exists (select 1 from session_activity where session_activity.session_id = pause.session_id offset 0) or exists (
     select 1 from session_input where session_input.session_id = pause.session_id and promoted_seq is null
-      and withdrawn_seq is null))
+      and withdrawn_seq is null offset 0))
 order by session_id
 
 -- name: tree.moved_since
