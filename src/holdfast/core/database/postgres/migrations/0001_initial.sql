@@ -113,6 +113,36 @@ begin
   return result;
 end $$;
 
+-- The end of a step: its patch begins with the time of the end, and everything else in it is new to the message. Whatever is
+-- different goes the general way, which takes four times as long.
+create type holdfast_step as (
+  "time" json, finish json, error json, cost json, tokens json, snapshot json, rejected json
+);
+
+create function holdfast_json_end_step(doc text, patch text) returns text
+language plpgsql immutable parallel safe as $$
+declare
+  had holdfast_step := json_populate_record(null::holdfast_step, doc::json);
+  gets holdfast_step := json_populate_record(null::holdfast_step, patch::json);
+  completed text := gets."time" -> 'completed';
+  added text := concat(
+    case when gets.finish is not null then ',"finish":' end, gets.finish,
+    case when gets.error is not null then ',"error":' end, gets.error,
+    case when gets.cost is not null then ',"cost":' end, gets.cost,
+    case when gets.tokens is not null then ',"tokens":' end, gets.tokens,
+    case when gets.snapshot is not null then ',"snapshot":' end, gets.snapshot,
+    case when gets.rejected is not null then ',"rejected":' end, gets.rejected);
+begin
+  if had."time" is not null and had.finish is null and had.error is null and had.cost is null and had.tokens is null
+    and had.snapshot is null and had.rejected is null and strpos(patch, 'null') = 0
+    and patch = concat('{"time":{"completed":', completed, '}', added, '}')
+  then
+    return concat(
+      left(holdfast_json_put(doc, 'time', holdfast_json_put(had."time"::text, 'completed', completed)), -1), added, '}');
+  end if;
+  return holdfast_json_patch(doc, patch);
+end $$;
+
 create table event_sequence (
   aggregate_id text collate "C" not null,
   seq bigint not null,

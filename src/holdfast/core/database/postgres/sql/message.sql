@@ -11,7 +11,7 @@ where session_id = :session_id
 
 -- name: message.end_step
 update session_message
-set data = holdfast_json_patch(data, :patch), time_updated = :timestamp
+set data = holdfast_json_end_step(data, :patch), time_updated = :timestamp
 where id = :message_id and session_id = :session_id and type = 'assistant'
 
 -- name: message.set_structured
