@@ -116,12 +116,26 @@ class PooledDatabase:
             server.address(name, user="postgres"), autocommit=True, application_name=OURS
         )
         self._delete = ""
+        self._refusing = ""
+        """The table with a trigger of a test."""
         self.run("set search_path = public, tests")
 
     def run(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """Any statement; `%s` are the parameters."""
         cursor = self._connection.execute(sql.encode(), parameters or None)
         return cursor.fetchall() if cursor.description is not None else []
+
+    def refuse(self, event: str, table: str, message: str) -> list[tuple[Any, ...]]:
+        """Let this change of a table fail."""
+        raising = f"begin raise exception '{message}'; end"
+        self.run(f"create function tests.refuse() returns trigger language plpgsql as $$ {raising} $$")
+        self._refusing = table
+        return self.run(f"create trigger refuse {event} on {table} for each row execute function tests.refuse()")
+
+    def accept(self) -> list[tuple[Any, ...]]:
+        self.run(f"drop trigger refuse on {self._refusing}; drop function tests.refuse()")
+        self._refusing = ""
+        return []
 
     def left(self) -> bool:
         """Whether all others have disconnected."""
@@ -134,13 +148,34 @@ class PooledDatabase:
         return True
 
     def empty(self) -> None:
+        if self._refusing:
+            self.accept()
         if not self._delete:
-            found = self.run("select tablename from pg_tables where schemaname = 'public'")
-            tables = [name for (name,) in found if name != "holdfast_schema"]
-            statements = [f'delete from "{name}"' for name in tables if name != "budget_revision"]
+            statements = [f'delete from "{name}"' for name in self._tables() if name != "budget_revision"]
             self._delete = ";".join([*statements, "update budget_revision set revision = 0"])
         self.run(self._delete)
         self.touched = False
+
+    def copy_to(self, other: PooledDatabase) -> None:
+        """All rows, as one transaction sees them."""
+        other.empty()
+        other.run("delete from budget_revision")
+        self.run("begin isolation level repeatable read read only")
+        try:
+            with self._connection.cursor() as source, other._connection.cursor() as target:
+                for table in self._tables():
+                    with (
+                        source.copy(f'copy "{table}" to stdout') as rows,
+                        target.copy(f'copy "{table}" from stdin') as to,
+                    ):
+                        for row in rows:
+                            to.write(row)
+        finally:
+            self.run("commit")
+
+    def _tables(self) -> list[str]:
+        found = self.run("select tablename from pg_tables where schemaname = 'public'")
+        return [name for (name,) in found if name != "holdfast_schema"]
 
     def retire(self) -> None:
         asked = "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and application_name <> %s"

@@ -74,15 +74,15 @@ def start_server(folder: Path, watched: int, *, synced: bool = False) -> None:
     found = programs()
     pooler = [pgbouncer()] if os.environ.get(POOLER) else []
     folder.mkdir(mode=0o711)
-    keeper = subprocess.Popen(
+    subprocess.run(
         [sys.executable, "-I", KEEPER, folder, str(watched), found, "1" if synced else "0", *pooler],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
         cwd="/",
+        check=True,
     )
-    keeper.returncode = 0  # it outlives this object, which would complain
 
 
 def started(folder: Path) -> PostgresServer:

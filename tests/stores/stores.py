@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -37,6 +39,11 @@ VERIFY = "HOLDFAST_TEST_VERIFY"
 VERIFIED_EVENTS = 300
 SQLITE, POSTGRES = "sqlite", "postgres"
 
+FILE = "holdfast.db"
+REFUSING = re.compile(
+    r"create trigger refuse (?P<event>before \w+) on (?P<table>\w+) begin select raise\(abort, '(?P<message>.*)'\); end"
+)
+"""The triggers of tests, as SQLite has them."""
 Rows = list[tuple[Any, ...]]
 
 
@@ -114,6 +121,12 @@ class Stores:
             return dict(given)
         return {**given, DATABASE: self.database(default_paths(dict(given)).database).address}
 
+    def copy(self, data: Path, to: Path) -> None:
+        """Copy a data directory as a process would leave that died now: what was committed, and no lock."""
+        shutil.copytree(data, to, ignore=shutil.ignore_patterns("*-shm", "owners"), dirs_exist_ok=True)
+        if on_postgres():
+            self.database(data / FILE).copy_to(self.database(to / FILE))
+
     def statements(self) -> dict[str, str]:
         """The named statements of the store."""
         if on_postgres():
@@ -137,6 +150,10 @@ class Stores:
 
             def run(sql: str, *parameters: Any) -> Rows:
                 database.touched = database.touched or not sql.lstrip().lower().startswith("select")
+                if trigger := REFUSING.fullmatch(sql):
+                    return database.refuse(trigger["event"], trigger["table"], trigger["message"])
+                if sql == "drop trigger refuse":
+                    return database.accept()
                 return database.run(sql.replace("%", "%%").replace("?", "%s"), parameters)
 
             yield run

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 from tests.conftest import ManualClock
 from tests.stores.stores import STORES, OpenedDatabase
@@ -78,14 +77,14 @@ async def test_old_manifests_are_removed_unless_an_epoch_offers_them(database: O
     for manifest in (made[2], *made[:2], offering("e")):
         await stored.store(server("x"), manifest, "v")
     await stored.store(server("other"), made[0], "v")
-    with apsw.Connection(str(tmp_path / "x.db")) as connection:
-        connection.execute("pragma foreign_keys=off")
+    with STORES.rows(tmp_path / "x.db") as run:
         rows = [("1", f'{{"s":"{made[1].hash}"}}'), ("2", ""), ("3", '{"s":"another"}'), ("4", '{"s":"another"}')]
         for id, offer in rows:
-            connection.execute(
+            run(
                 "insert into session_context_epoch (session_id, baseline_id, snapshot_id, baseline_seq, revision,"
-                " observed, offer) values (?, 1, 1, 0, 0, 0, ?)",
-                (id, offer),
+                " observed, offer) values (?, '1', '1', 0, 0, '0', ?)",
+                id,
+                offer,
             )
     clock.advance(KEPT_MILLIS + 1)
     await stored.store(server("x"), made[3], "v")

@@ -225,8 +225,7 @@ async def crashed(life: Callable[[], Coroutine[Any, Any, tuple[Lab, T]]]) -> T:
 def die(loop: asyncio.AbstractEventLoop, runtime: ToolRuntime) -> None:
     """The lock is free, nothing more is written, and no line of this life does anything again."""
     liveness = runtime._ownership._liveness
-    assert isinstance(liveness, FileLiveness)
-    if liveness._lock is not None:
+    if isinstance(liveness, FileLiveness) and liveness._lock is not None:
         os.close(liveness._lock)
         liveness._lock = None
     runtime.database.close()

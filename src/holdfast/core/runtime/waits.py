@@ -58,6 +58,8 @@ class Waits:
             waits = [await paused_wait(self._store, session_id, pause)]
         else:
             waits = await self._left(session_id)
+        if self._execution.awaits_room(session_id):
+            waits += await self._unstarted(session_id, ends="one of the Sessions that this server executes ends")
         asked = await self._database.fetch("request.open_of_tree", key, into=TreeRequestRow)
         waits += [_request(row, session_id) for row in asked]
         if (blocked := await self._store.blocked(session_id)) is not None:
@@ -103,15 +105,15 @@ class Waits:
             return []
         return [recovery_wait(status)]
 
-    async def _unstarted(self, session_id: str) -> list[WaitInfo]:
+    async def _unstarted(self, session_id: str, ends: str | None = None) -> list[WaitInfo]:
         """Input that nobody has begun with."""
         if not (pending := await self._store.all_pending(session_id)):
             return []
         wanted = await self._store.wakes(session_id)
-        ends = "the next server, a prompt, or a run begins with it" if wanted else "a prompt or a run begins with it"
+        begins = "the next server, a prompt, or a run begins with it" if wanted else "a prompt or a run begins with it"
         count = f"{len(pending)} inputs" if len(pending) > 1 else "1 input"
         what = f"a start: {count} admitted and not part of the conversation yet"
-        return [WaitInfo(kind="input", since=pending[0].time_created, what=what, ends=ends, id=pending[0].id)]
+        return [WaitInfo(kind="input", since=pending[0].time_created, what=what, ends=ends or begins, id=pending[0].id)]
 
 
 class TurnRow(Frozen):

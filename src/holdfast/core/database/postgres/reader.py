@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="msgspec.Struct")
 
 AWAY_SECONDS = 10.0
+LOSSES = 5
 LARGE_READERS = 2
 PLANNED_BY_VALUES = frozenset(f"session.{kind}_{order}" for kind in ("list", "children") for order in ("asc", "desc"))
 """Lists, whose conditions are optional: which index serves depends on those that are given."""
@@ -50,13 +51,15 @@ log = logging.getLogger(__name__)
 class Request:
     """Reads that one caller waits for."""
 
-    __slots__ = ("future", "reads", "steps", "until")
+    __slots__ = ("future", "losses", "reads", "steps", "until")
 
     def __init__(self, reads: Sequence[Read], steps: list[tuple[Compiled, list[bytes | None]]], future: Any) -> None:
         self.reads = reads
         self.steps = steps
         self.future: asyncio.Future[list[PGresult]] = future
         self.until = 0.0
+        self.losses = 0
+        """How many connections ended while it was under way."""
 
 
 class Reader:
@@ -215,6 +218,7 @@ class Pipeline:
         until = time.monotonic() + AWAY_SECONDS
         for request in self._sent:
             request.until = request.until or until
+            request.losses += 1
         self._waiting = [*self._sent, *self._waiting]
         self._sent.clear()
         if self._waiting:
@@ -260,8 +264,7 @@ class Pipeline:
         self._connection = connection
         self._socket = connection.pgconn.socket
         self._loop.add_reader(self._socket, self._readable)
-        # A read that ends every connection is not tried for ever.
-        self._expire(StorageUnavailable(self._address.name, "connections end while this is read"))
+        self._give_up_on_culprits()
         waiting, self._waiting = self._waiting, []
         self._connecting = None
         for place, request in enumerate(waiting):
@@ -273,6 +276,13 @@ class Pipeline:
                 self._waiting = waiting[place + 1 :]
                 self._lose(error)
                 return
+
+    def _give_up_on_culprits(self) -> None:
+        """A read with which every connection ends is not tried for ever."""
+        now = time.monotonic()
+        for request in self._waiting:
+            if request.losses >= LOSSES and now >= request.until:
+                _fail(request, StorageUnavailable(self._address.name, "connections end while this is read"))
 
     def _expire(self, error: StorageError) -> None:
         now = time.monotonic()
