@@ -13,7 +13,7 @@ from holdfast.core.database.unit import NewEvent, Statement, Unit
 pytestmark = pytest.mark.anyio
 
 GONE = "ses_gone"
-PLACE = {"directory": "/", "workspace_id": "", "path": "/AGENTS.md"}
+PLACE: dict[str, Any] = {"directory": "/", "workspace_id": "", "path": "/AGENTS.md"}
 INPUT: dict[str, Any] = {"id": "msg_1", "kind": "user", "prompt": "{}", "delivery": "steer", "no_reply": 0}
 TODO = {"position": 0, "content": "c", "status": "s", "priority": "p"}
 LIMITS = {"money": 1, "tokens": None, "turns": None, "time": None}
@@ -50,7 +50,7 @@ async def test_nothing_is_written_for_a_session_that_does_not_exist(
 
 async def test_a_session_needs_its_project(database: OpenedDatabase) -> None:
     """STO-046."""
-    approval = {
+    approval: dict[str, Any] = {
         "id": "psv_1",
         "project_id": "gone",
         "root": "/",
