@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.database.errors import StorageError
 from holdfast.core.runtime.exclusive_work import ExclusiveWork
-from holdfast.core.runtime.placement import TAKE, NoNodeServes
+from holdfast.core.runtime.placement import TAKE, NoNodeServes, ServedElsewhere
 from holdfast.core.runtime.run_coordinator import RunCoordinator
 from holdfast.core.runtime.unstarted import Unstarted
 from holdfast.core.session.activity import goes_on_by_itself
@@ -67,7 +67,7 @@ class Execution:
         self._ownership = ownership
         self._tasks = tasks
         self._budgets = budgets
-        self._placement = placement
+        self.placement = placement
         self._exclusive = ExclusiveWork()
         self._woken: set[str] = set()
         self._resuming: set[str] = set()
@@ -123,8 +123,12 @@ class Execution:
                 await self._ownership.wait_elsewhere(session_id)
             elif self.here(session_id):
                 continue
-            elif not pending or given_up or self.closed:
+            elif given_up or self.closed:
                 return
+            elif not pending:
+                given_up = True
+                if not await self._is_taken_over(session_id):
+                    return
             elif not await self._begun(session_id, pending):
                 if await self._store.passed_over(pending):
                     return
@@ -138,7 +142,7 @@ class Execution:
         async def met() -> bool:
             return (
                 asyncio.get_running_loop().time() >= deadline
-                or not pending <= await self._store.wakes(session_id)
+                or (pending and not pending <= await self._store.wakes(session_id))
                 or await self._ownership.elsewhere(session_id) is not None
                 or self.here(session_id)
                 or self.closed
@@ -146,6 +150,14 @@ class Execution:
 
         await self._ownership.until(met)
         return asyncio.get_running_loop().time() < deadline
+
+    async def _is_taken_over(self, session_id: str) -> bool:
+        """Whether a node goes on in time with what a process left that has just ended. Nobody is waited for where no
+        node runs, or where going on is not safe."""
+        activity = await self._store.activity(session_id)
+        if activity is None or not goes_on_by_itself(activity) or await self._store.pause(session_id) is not None:
+            return False
+        return await self.placement.has_nodes() and await self._begun(session_id, frozenset())
 
     async def interrupt(self, session_id: str) -> None:
         """Returns once the running work, here or elsewhere, has ended and is recorded. Idle: nothing to do."""
@@ -216,7 +228,7 @@ class Execution:
                 continue
             session = await self._store.find(session_id)
             elsewhere = session is None or location not in (None, session.location)
-            elsewhere = elsewhere or (session is not None and not self._placement.serves(session.location))
+            elsewhere = elsewhere or (session is not None and not self.placement.serves(session.location))
             if not elsewhere and (self.here(session_id) or await self._store.activity(session_id) is None):
                 free.append(session_id)
                 self.wake(session_id)
@@ -226,21 +238,13 @@ class Execution:
         """Whether this process executes the Session right now."""
         return session_id in self._coordinator.active()
 
-    def serves(self, location: Location) -> bool:
-        """Whether this process executes Sessions of a Location."""
-        return self._placement.serves(location)
-
-    def awaits_room(self, session_id: str) -> bool:
-        """Whether the Session waits because this process executes as many as it may."""
-        return self._placement.awaits_room(session_id)
-
     async def active(self) -> list[str]:
         return sorted({*self._coordinator.active(), *await self._ownership.all_elsewhere()})
 
     async def drain(self, seconds: float) -> None:
         """Execute nothing new, and give Sessions to other nodes as they come to the end of a turn. Returns when nothing
         is executed any more, or after this time."""
-        self._placement.draining = True
+        self.placement.draining = True
         self._coordinator.stop_at_boundaries()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -269,7 +273,7 @@ class Execution:
         elif kind == "background":
             self._tasks.move(session_id)
         elif kind.startswith(TAKE):
-            self._placement.asked(kind, session_id)
+            self.placement.asked(kind, session_id)
             if not self.closed:
                 self._start_beside(self._take(session_id), f"take {session_id}")
 
@@ -289,12 +293,13 @@ class Execution:
                     self._woken.discard(session_id)
                     interrupt.check()
                     return
-                if self._placement.restricted and await self._given_away(start.seen.session, force):
+                if self.placement.restricted and await self._given_away(start.seen.session, force):
                     self._woken.discard(session_id)
+                    self._exclusive.give_up(session_id, ServedElsewhere(start.seen.session.location))
                     return
                 session = start.seen.session
                 self._announce(session_id, session.location, Busy())
-                async with self._placement.room(session, interrupt):
+                async with self.placement.room(session, interrupt):
                     while not await self._attempt(session.location, force, interrupt, start, moved):
                         if force:
                             await self._join(session_id, interrupt)
@@ -306,7 +311,7 @@ class Execution:
         except Interrupted:
             await self._unstarted.note(session_id, pending)
             await self._stop_left_behind(session_id)
-            if self._placement.draining and session is not None:
+            if self.placement.draining and session is not None:
                 await self._hand_over(session)
             raise
         except Exception as error:
@@ -324,13 +329,13 @@ class Execution:
                 self._announce(session_id, session.location, Idle())
 
     async def _given_away(self, session: Session, force: bool) -> bool:
-        return await self._placement.given_away(session, forced=force or session.id in self._exclusive)
+        return await self.placement.given_away(session, forced=force or session.id in self._exclusive)
 
     async def _hand_over(self, session: Session) -> None:
         """Ask another node to go on with what this one has stopped. Without one, the next process finds it."""
         try:
             if await self._store.activity(session.id) is not None or await self._store.wakes(session.id):
-                await self._placement.given_away(session)
+                await self.placement.given_away(session)
         except (StorageError, NoNodeServes) as error:
             log.debug("session %s was not handed over: %s", session.id, error)
 

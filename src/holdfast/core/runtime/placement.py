@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.nodes import rank
-from holdfast.schema.exceptions import HoldfastError
+from holdfast.schema.exceptions import ServiceUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -36,13 +36,19 @@ ASKED_LIMIT = 10_000
 """Sessions of which it is remembered which nodes were asked."""
 
 
-class NoNodeServes(HoldfastError):
+class NoNodeServes(ServiceUnavailable):
     """No running node has the directory of a Session."""
 
     def __init__(self, location: Location) -> None:
-        super().__init__(
-            f"No running node serves {location.directory}. A node that does begins with it when it starts."
-        )
+        message = f"No running node serves {location.directory}. A node that does begins with it when it starts."
+        super().__init__(message, service="node")
+
+
+class ServedElsewhere(ServiceUnavailable):
+    """Only a node that serves the directory can do this."""
+
+    def __init__(self, location: Location) -> None:
+        super().__init__(f"This node does not serve {location.directory}. Ask a node that does.", service="node")
 
 
 class Placement:
@@ -71,6 +77,10 @@ class Placement:
         if self._roots is not None:
             return _within(location.directory, self._roots)
         return not self._shared or os.path.isdir(location.directory)
+
+    async def has_nodes(self) -> bool:
+        """Whether any node runs, this process included."""
+        return bool(await self._nodes.living())
 
     def asked(self, kind: str, session_id: str) -> None:
         """Another node asked this one to take a Session."""

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.form.sign_in import AUTHORIZATION
+from holdfast.core.runtime.placement import NoNodeServes
 from holdfast.core.runtime.subagent_wait import Delegation, subagent_wait
 from holdfast.core.session.activity import described
 from holdfast.core.session.budgets import paused_wait
@@ -58,7 +59,7 @@ class Waits:
             waits = [await paused_wait(self._store, session_id, pause)]
         else:
             waits = await self._left(session_id)
-        if self._execution.awaits_room(session_id):
+        if self._execution.placement.awaits_room(session_id):
             waits += await self._unstarted(session_id, ends="one of the Sessions that this server executes ends")
         asked = await self._database.fetch("request.open_of_tree", key, into=TreeRequestRow)
         waits += [_request(row, session_id) for row in asked]
@@ -208,7 +209,9 @@ def blocked_wait(blocked: Blocked) -> WaitInfo:
         kind="blocked",
         since=blocked.since,
         what=f"what keeps the pending input from starting: {blocked.message}",
-        ends="another agent or model is chosen, the configuration is corrected, or the input is withdrawn",
+        ends="a node that serves the directory starts, or the input is withdrawn"
+        if blocked.name == NoNodeServes.__name__
+        else "another agent or model is chosen, the configuration is corrected, or the input is withdrawn",
         id=blocked.name,
     )
 

@@ -82,7 +82,7 @@ def _upgrade(pgconn: PGconn, address: Address) -> None:
     if address.schema is not None:
         _execute(pgconn, f'create schema if not exists "{address.schema}"')
     found = _version(pgconn, address)  # asked again: another node may have upgraded meanwhile
-    if found:
+    if 0 < found < len(migrations()):
         log.warning("upgrading %s from schema %d to %d", address.name, found, len(migrations()))
     for number, script in enumerate(migrations()[found:], found + 1):
         _execute(pgconn, script)

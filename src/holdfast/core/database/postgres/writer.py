@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.postgres.address import Address
     from holdfast.core.database.postgres.statement import Statements
 
-WRITERS = 3
+WRITERS = 2
 BATCH_LIMIT = 256
 BATCH_BYTES = 1024 * 1024
 """Limit on the events of one flight. A larger unit is committed alone."""
