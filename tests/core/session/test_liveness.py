@@ -56,8 +56,9 @@ async def test_a_lock_on_the_server_has_the_number_of_its_owner() -> None:
     assert server.held is None
 
 
-async def test_who_has_just_connected_judges_nobody() -> None:
+async def test_who_has_just_connected_judges_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """STO-101: after a restart of the server nobody holds a lock for a moment."""
+    monkeypatch.setattr("holdfast.core.session.liveness.SETTLING_SECONDS", SETTLING_SECONDS)
     server = Server()
     liveness = ServerLiveness(server)
     assert liveness.lives("own_a", 0)

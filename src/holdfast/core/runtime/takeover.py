@@ -60,13 +60,22 @@ class Takeover:
         work = self._watch(recover=recover)
         self._watching = asyncio.get_running_loop().create_task(work, name="holdfast-takeover")
 
+    async def stop(self) -> None:
+        """Take nothing over any more. Others see that there is no room."""
+        await self._cancel()
+        await self._nodes.report()
+
     async def close(self) -> None:
+        await self._cancel()
+        await self._nodes.close()
+
+    async def _cancel(self) -> None:
         tasks = [*self._working, *((self._watching,) if self._watching is not None else ())]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        await self._nodes.close()
+        self._watching = None
 
     async def _watch(self, *, recover: bool) -> None:
         while True:

@@ -238,6 +238,16 @@ class Ownership:
             await self._ask(holder, "wake")
         return holder is not None
 
+    async def ask_node(self, owner_id: str, session_id: str, kind: str) -> None:
+        """Ask another node for something that concerns a Session, and return at once."""
+        row: dict[str, Value] = {
+            "id": self._ids.of("ctl"),
+            "session_id": session_id,
+            "owner_id": owner_id,
+            "kind": kind,
+        }
+        await self._database.submit(Unit(session_id, local=(Statement("control.ask", row),)))
+
     async def ask_elsewhere(self, session_id: str, kind: ControlKind) -> None:
         """Ask the owner for something, and return once it has done it, or is gone."""
         holder = await self.elsewhere(session_id)
