@@ -63,6 +63,17 @@ def test_no_statement_is_postgresqls_alone() -> None:
     assert set(postgres_queries()) == set(load_queries())
 
 
+def test_no_statement_asks_for_more_than_its_namesake() -> None:
+    """STO-046: callers give what SQLite's asks for."""
+    ours = load_queries()
+    more = {
+        name: set(asked) - set(compile_statement(ours[name]).names)
+        for name, sql in postgres_queries().items()
+        if (asked := compile_statement(sql).names)
+    }
+    assert {name: names for name, names in more.items() if names} == {}
+
+
 def test_tables_and_columns_are_those_of_sqlite(server: psycopg.Connection, sqlite: apsw.Connection) -> None:
     """STO-046."""
     kinds = "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite_%'"
