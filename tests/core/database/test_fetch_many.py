@@ -14,7 +14,10 @@ from holdfast.core.database.read import Read
 from holdfast.core.database.reader import VALUE_BYTES
 from holdfast.schema.frozen import Frozen
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.store("sqlite", reason="the reader of SQLite"),
+]
 
 
 class Head(Frozen):

@@ -18,7 +18,7 @@ from holdfast.core.database.queries import load_queries
 from holdfast.core.database.reader import VALUE_BYTES
 from holdfast.core.database.unit import Committed, Value
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.store("sqlite", reason="pages and connections of SQLite")]
 
 QUERIES = load_queries()
 LARGE = 4 * 1024 * 1024

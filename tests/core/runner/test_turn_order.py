@@ -140,6 +140,7 @@ async def test_a_bad_selection_leaves_the_input_pending(
             assert sql("select count(*) from session_context_epoch") == [(0,)]
         await runtime.sessions.switch_agent(session.id, "build")
         await runtime.sessions.switch_model(session.id, LAB)
+        await runtime.sessions.wait(session.id)
         await runtime.sessions.run(session.id)
         assert user_texts(provider.requests[0]) == ["hello"]
 

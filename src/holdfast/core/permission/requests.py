@@ -197,11 +197,13 @@ class Requests(ABC, Generic[R, A]):
 
     async def pending(self, session_id: str | None = None) -> Sequence[Pending[R]]:
         """The open requests with their agents, oldest first; of one Session, or of all."""
-        rows = await self._database.fetch("request.open_of_location", self._place, into=_OpenRow)
+        if session_id is None:
+            rows = await self._database.fetch("request.open_of_location", self._place, into=_OpenRow)
+        else:
+            key = {"session_id": session_id, **self._place}
+            rows = await self._database.fetch("request.open_of_session_there", key, into=_OpenRow)
         return [
-            Pending(decoder(self.request_type).decode(row.data), row.agent)
-            for row in rows
-            if row.kind == self.kind and session_id in (None, row.session_id)
+            Pending(decoder(self.request_type).decode(row.data), row.agent) for row in rows if row.kind == self.kind
         ]
 
     async def abandon(

@@ -117,7 +117,9 @@ class Drain:
         start, cache = self._read_start, self._scope.cache
         if start is None:
             budgets = self._services.sessions.budgets.revision > 0
-            start = await self._store.drain_start(self._session_id, budgets=budgets)
+            start = await self._store.drain_start(
+                self._session_id, self._services.sessions.clock.now(), budgets=budgets
+            )
         cache.take(start.seen)
         cache.take_instructions(start.seen.instructions_seq, start.entries)
         return start
@@ -278,6 +280,7 @@ class Drain:
                 allowance.renew()
             else:
                 return
+            self._scope.interrupt.check_boundary()
             self._check_cap(boundary)
             continues = await self._boundary(seen, boundary, owed=continues)
 

@@ -193,7 +193,13 @@ class Inbox:
             decided, unmoved = (decision.events, (decision.unmoved,)) if decision is not None else ((), ())
             try:
                 committed = await self._log.publish(
-                    *decided, admitted, *files, location=location, before=(*expected, *unmoved), local=wanted
+                    *decided,
+                    admitted,
+                    *files,
+                    location=location,
+                    before=(*expected, *unmoved),
+                    local=wanted,
+                    shares_lineage=decision is not None,
                 )
             except Moved:
                 if attempt == ATTEMPTS:

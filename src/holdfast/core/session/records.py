@@ -98,7 +98,13 @@ class SessionRecords:
         created = SessionCreated(session_id=new.id, info=self._new_record(new))
         limits = [BudgetSet(timestamp=self._clock.now(), session_id=new.id, budget=new.budget)] if new.budget else []
         try:
-            await self._log.publish(created, *limits, location=new.location, before=(*before, unused, *parent))
+            await self._log.publish(
+                created,
+                *limits,
+                location=new.location,
+                before=(*before, unused, *parent),
+                locks=(new.parent_id,) if new.parent_id is not None else (),
+            )
         except SessionIdInUse as refused:
             known = await self._store.find(new.id)
             if known is None:
@@ -147,7 +153,8 @@ class SessionRecords:
             raise SessionNotFound(session_id)
         has_children = partial(SessionHasChildren, session_id)
         childless = Statement("tree.has_child", {"id": session_id}, found=False, error=has_children)
-        await self._log.publish(SessionDeleted(session_id=session_id, info=record), before=(childless,))
+        deleted = SessionDeleted(session_id=session_id, info=record)
+        await self._log.publish(deleted, before=(childless,), shares_lineage=True)
         if self._deleted is not None:
             await self._deleted(session_id)
 

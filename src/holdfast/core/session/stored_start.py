@@ -108,11 +108,11 @@ class StoredStarts(StoredSessions):
         found = await self._database.fetch_many(*_left_open(session_id))
         return _open(iter(found))
 
-    async def drain_start(self, session_id: str, *, budgets: bool) -> DrainStart:
+    async def drain_start(self, session_id: str, now: int, *, budgets: bool) -> DrainStart:
         """`budgets` reads those of the Session too."""
         key: dict[str, Value] = {"session_id": session_id}
         reads = (
-            Read("lease.get", key, LeaseRow),
+            Read("lease.get", {**key, "now": now}, LeaseRow),
             Read("inbox.wakes", key),
             *_boundary(session_id),
             Read("activity.range", {"first": session_id, "last": session_id, "limit": 1}, ActivityRow),
