@@ -9,11 +9,14 @@ PYTEST ?= -m pytest
 # One more than there are cores: a quarter of the time goes into waiting for files and processes.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 7) + 1)')
 
+# The PostgreSQL of `make test-postgres`: 16 or 18 of the wheel, or a version that this machine has.
+POSTGRES ?= 16
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run test acceptance check audit docs bench generate prove lock
+.PHONY: help setup run test test-postgres acceptance check audit docs bench generate prove lock
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## make .venv with everything in it (PYTHON=… chooses the interpreter, VENV=… another place)
 
@@ -33,8 +36,12 @@ run: setup ## one prompt through the whole runtime, offline: the model reads a f
 test: setup ## the test suite, in parallel (no network, under eight minutes on two cores)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python $(PYTEST) -m "not prove and not acceptance" -n $(WORKERS) --dist worksteal
 
-acceptance: setup ## what needs node or bubblewrap: the official JavaScript SDK, the sandbox
+test-postgres: setup ## the same suite with its Sessions in PostgreSQL, which a wheel brings (POSTGRES=18 chooses another)
+	@HOLDFAST_TEST_STORE=postgres HOLDFAST_TEST_POSTGRES=$(POSTGRES) PYTHONDONTWRITEBYTECODE= $(BIN)/python $(PYTEST) -m "not prove and not acceptance" -n $(WORKERS) --dist worksteal
+
+acceptance: setup test-postgres ## the suite on PostgreSQL, and what needs node, bubblewrap or PgBouncer
 	@sh tests/acceptance/install-bubblewrap.sh
+	@sh tests/acceptance/install-pgbouncer.sh
 	@$(BIN)/python -m pytest -m acceptance -rs
 
 check: setup ## format, lint, types, layers, drift of generated code

@@ -98,7 +98,7 @@ class Bench:
             self._model.units.append(unit)
             return submit(unit, on_commit)
 
-        self._runtime.database.submit = noted
+        self._runtime.database.submit = noted  # type: ignore[method-assign]
         nothing = Tool(description="does nothing", input=Given, output=dict[str, Any], execute=_nothing)
         self._runtime.application_tools.register({"nothing": nothing}, Scope())
         return self

@@ -8,6 +8,7 @@ import os
 import random
 import signal
 from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ import pytest
 import uvicorn
 from hypothesis import HealthCheck, settings
 from tests.database_template import DatabaseTemplate
+from tests.stores.server import mark_run
+from tests.stores.stores import SQLITE, STORES, OpenedDatabase, chosen_store, installed
 
 from holdfast.core.clock import Ids
-from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.event.log import EventLog
 from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.session.projector import SESSION_PROJECTORS
@@ -26,7 +28,10 @@ from holdfast.schema.manifest import MANIFEST
 from holdfast.schema.model import ModelRef
 from holdfast.schema.session import Session
 
-FIXTURES = Path(__file__).parent / "fixtures"
+TESTS = Path(__file__).parent
+FIXTURES = TESTS / "fixtures"
+WITHOUT = frozenset({"ci", "client", "http", "llm", "mcp", "protocol", "schema", "typing", "test_licences.py"})
+"""Folders whose tests open no store."""
 RECORDINGS = Path(os.environ.get("HOLDFAST_RECORDINGS") or Path(__file__).parents[2] / "shared")
 """What OpenCode's server and real providers sent, if it was recorded. The repository has samples of its own instead."""
 MODEL = ModelRef(id="echo", provider_id="demo")
@@ -36,13 +41,53 @@ settings.register_profile("holdfast", deadline=None, suppress_health_check=[Heal
 settings.load_profile("holdfast")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_configure() -> None:
+    mark_run()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _select_store(config, items)
     if RECORDINGS.is_dir():
         return
     absent = pytest.mark.skip(reason="no recordings here; tests/fixtures has samples of the same shapes")
     for item in items:
         if item.get_closest_marker("recorded"):
             item.add_marker(absent)
+
+
+def _select_store(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of the other store, and on PostgreSQL also those that open no store at all."""
+    store, kept, others = chosen_store(), list[pytest.Item](), list[pytest.Item]()
+    for item in items:
+        marker = item.get_closest_marker("store")
+        if marker is not None and not marker.kwargs.get("reason"):
+            raise pytest.UsageError(f"{item.nodeid}: the marker `store` needs a reason")
+        elsewhere = marker is not None and marker.args[0] != store
+        without = (
+            store != SQLITE and item.path.is_relative_to(TESTS) and item.path.relative_to(TESTS).parts[0] in WITHOUT
+        )
+        (others if elsewhere or without else kept).append(item)
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = kept
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _the_chosen_store() -> Iterator[None]:
+    with installed(), closing(STORES), STORES.frame():
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stores_of_a_module() -> Iterator[None]:
+    with STORES.frame():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _stores_of_a_test(_stores_of_a_module: None) -> Iterator[None]:
+    with STORES.frame():
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -130,14 +175,14 @@ def ids(clock: ManualClock) -> Ids:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[SqliteDatabase]:
-    database = SqliteDatabase(tmp_path / "data" / "holdfast.db")
+def database(tmp_path: Path) -> Iterator[OpenedDatabase]:
+    database = STORES.open(tmp_path / "data" / "holdfast.db")
     yield database
     database.close()
 
 
 @pytest.fixture
-async def log(database: SqliteDatabase, ids: Ids) -> AsyncIterator[EventLog]:
+async def log(database: OpenedDatabase, ids: Ids) -> AsyncIterator[EventLog]:
     log = EventLog(database, MANIFEST, SESSION_PROJECTORS, ids)
     yield log
     await log.close()

@@ -155,8 +155,8 @@ export interface SessionsOperations {
   todos(input: { sessionID: string }, options?: CallOptions): Promise<readonly Todo[]>
   /** The Session and its descendants: what each does, waits for and has used, and the sums over those below. Fails with SessionNotFoundError. */
   tree(input: { sessionID: string; limit?: number | null | undefined }, options?: CallOptions): Promise<SessionTree>
-  /** Durable and live events of the Session and its descendants, also of those that are created later. `session.tree.connected` marks where new events begin. Fails with SessionNotFoundError. */
-  treeEvents(input: { sessionID: string; after?: number | null | undefined; replay?: boolean | null | undefined }, options?: CallOptions): AsyncIterable<Event>
+  /** Durable and live events of the Session and its descendants, also of those that are created later. `session.tree.connected` marks where new events begin. Fails with InvalidCursorError, SessionNotFoundError. */
+  treeEvents(input: { sessionID: string; after?: string | null | undefined; replay?: boolean | null | undefined }, options?: CallOptions): AsyncIterable<Event>
 }
 
 export interface PermissionsOperations {
@@ -2227,7 +2227,7 @@ export type DurableEvent = {
     readonly location?: Location
     readonly metadata?: Record<string, unknown>
     /** In the stream of a tree: everything up to here has been told, and a later connection may continue after it. */
-    readonly cursor?: number
+    readonly cursor?: string
     readonly data: DurableEventData[Type]
   }
 }[keyof DurableEventData]
@@ -2242,7 +2242,7 @@ export type LiveEvent = {
     readonly location?: Location
     readonly metadata?: Record<string, unknown>
     /** In the stream of a tree: everything up to here has been told, and a later connection may continue after it. */
-    readonly cursor?: number
+    readonly cursor?: string
     readonly data: LiveEventData[Type]
   }
 }[keyof LiveEventData]

@@ -112,14 +112,14 @@ export interface Reconnected {
   /** How many times it was tried, this one included. */
   readonly attempts: number
   /** The sequence after which it goes on; of a tree the cursor. */
-  readonly after: number | undefined
+  readonly after: number | string | undefined
   /** What broke the stream, or undefined when the server ended it. */
   readonly error: unknown
 }
 
-export interface FollowOptions {
+export interface FollowOptions<After = number> {
   /** The last sequence that was seen already; of a tree the cursor. */
-  readonly after?: number | undefined
+  readonly after?: After | undefined
   /** How many failures in a row are borne; 8 unless given. `Infinity` never gives up. */
   readonly attempts?: number | undefined
   /** Milliseconds without an event or a heartbeat after which the connection counts as lost; 45,000 unless given. */
@@ -145,9 +145,12 @@ export declare function follow<E extends { readonly durable?: { readonly seq: nu
 export declare function followTree<
   E extends {
     readonly durable?: { readonly aggregateID: string; readonly seq: number } | undefined
-    readonly cursor?: number | undefined
+    readonly cursor?: string | undefined
   },
->(open: (after: number | undefined, options: CallOptions) => AsyncIterable<E>, options?: FollowOptions): AsyncGenerator<E, void, undefined>
+>(
+  open: (after: string | undefined, options: CallOptions) => AsyncIterable<E>,
+  options?: FollowOptions<string>,
+): AsyncGenerator<E, void, undefined>
 
 export interface Operation {
   readonly method: string

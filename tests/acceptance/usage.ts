@@ -39,8 +39,8 @@ export async function readme(): Promise<void> {
   }
 }
 
-export async function tree(sessionID: string): Promise<number | undefined> {
-  let cursor: number | undefined
+export async function tree(sessionID: string): Promise<string | undefined> {
+  let cursor: string | undefined
   const events = followTree((after, options) => client.sessions.treeEvents({ sessionID, after }, options))
   for await (const event of events) {
     cursor = event.cursor ?? cursor

@@ -9,6 +9,8 @@ from tests.cli.conftest import Machine
 
 from holdfast.core.database.sqlite import BusyWait, connect
 
+pytestmark = pytest.mark.store("sqlite", reason="files that are damaged, locked or cannot be written")
+
 COMMANDS = [("run", "--model", "demo/echo", "x"), ("sessions",), ("doctor",), ("serve", "--port", "0")]
 
 

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 from tests.cli.conftest import PATIENCE, Machine, Provider, eventually, finish
+from tests.stores.stores import STORES
 
-from holdfast.core.database.sqlite import BusyWait, connect
 from holdfast.schema.session_message import AssistantMessage, UserMessage
 
 
@@ -24,11 +24,8 @@ def busy(holdfast: Machine, provider: Provider) -> tuple[subprocess.Popen[str], 
 
 
 def admitted(machine: Machine, text: str) -> bool:
-    connection = connect(str(machine.data / "holdfast.db"), BusyWait(), readonly=True)
-    try:
-        return bool(connection.execute("select 1 from event where data like ?", (f"%{text}%",)).fetchall())
-    finally:
-        connection.close()
+    with STORES.rows(machine.data / "holdfast.db") as run:
+        return bool(run("select 1 from event where data like ?", f"%{text}%"))
 
 
 def test_two_runs_on_one_session_both_end(

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import apsw
 import msgspec
 import pytest
+from tests.stores.stores import STORES
 
 from holdfast.core.clock import Clock
 from holdfast.core.event.bus import Announcement
@@ -170,16 +170,8 @@ def user_texts(request: dict[str, Any]) -> list[str]:
 @contextmanager
 def tables(runtime: Runtime) -> Iterator[Callable[..., Rows]]:
     """A connection of our own to the runtime's database."""
-    connection = apsw.Connection(str(runtime.paths.database))
-    connection.set_busy_timeout(10_000)
-
-    def run(sql: str, *parameters: Any) -> Rows:
-        return list(connection.execute(sql, parameters).fetchall())
-
-    try:
+    with STORES.rows(runtime.paths.database) as run:
         yield run
-    finally:
-        connection.close()
 
 
 @asynccontextmanager

@@ -247,6 +247,7 @@ def test_only_what_needs_the_same_process_extends_the_client() -> None:
         "ask",
         "config_schema",
         "default_model",
+        "describe_store",
         "on_form",
         "on_permission",
         "on_question",

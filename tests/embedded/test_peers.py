@@ -16,6 +16,7 @@ from tests.client.conftest import frame
 
 from holdfast.client.discovery import RunningServer, servers_folder
 from holdfast.embedded import peers
+from holdfast.embedded.peer_sources import RegisteredServers
 from holdfast.embedded.peers import Peers
 from holdfast.schema.codec import encode
 
@@ -98,7 +99,7 @@ async def test_a_link_brings_what_the_other_server_announces(
             Registered(environment, OTHER, socket, tmp_path),
             Registered(environment, os.getpid(), socket, tmp_path),
         )
-        links = Peers(heard, environment, tmp_path)  # type: ignore[arg-type]
+        links = Peers(heard, RegisteredServers(environment, tmp_path))  # type: ignore[arg-type]
         standing = [links.standing]
         await links.open()
         standing.append(links.standing)
@@ -132,7 +133,7 @@ async def test_a_link_that_breaks_is_made_again_and_one_that_is_not_needed_is_no
     heard = Heard()
     async with serving(folder, answer) as socket, asyncio.timeout(10):
         elsewhere = Registered(environment, OTHER, socket, tmp_path / "other")
-        links = Peers(heard, environment, tmp_path)  # type: ignore[arg-type]
+        links = Peers(heard, RegisteredServers(environment, tmp_path))  # type: ignore[arg-type]
         await links.open()
         assert len(answers) == 3
         elsewhere.end()
@@ -149,7 +150,7 @@ async def test_a_server_that_does_not_answer_is_not_waited_for(
     monkeypatch.setattr(peers, "OPEN_SECONDS", 0.05)
     async with serving(folder, lambda request, writer: None) as socket, asyncio.timeout(10):
         other = Registered(environment, OTHER, socket, tmp_path)
-        links = Peers(Heard(), environment, tmp_path)  # type: ignore[arg-type]
+        links = Peers(Heard(), RegisteredServers(environment, tmp_path))  # type: ignore[arg-type]
         await links.open()
         assert not links.standing
         await links.close()

@@ -205,11 +205,13 @@ def _with(turn: Turn, usage: dict[str, int]) -> Turn:
     return Turn(text=turn.text, calls=turn.calls, usage=usage)
 
 
+@pytest.mark.store("sqlite", reason="copies of the file at each sync")
 async def test_a_crash_counts_nothing_twice(world: World, camera: Camera) -> None:
     """SES-371, SES-373, EVT-087: whatever the process that ended had written."""
     await crash_everywhere(world, camera, every=4)
 
 
+@pytest.mark.store("sqlite", reason="copies of the file at each sync")
 @pytest.mark.prove
 async def test_a_crash_at_any_commit_counts_nothing_twice(world: World, camera: Camera) -> None:
     """SES-371, SES-373, EVT-087."""
@@ -266,6 +268,7 @@ async def test_what_an_answer_used_is_counted_by_the_process_that_ends_its_step(
         assert await hf.verify() == []
 
 
+@pytest.mark.store("sqlite", reason="copies of the file at each sync")
 @pytest.mark.parametrize("goes_on", [True, False])
 async def test_what_an_answer_used_is_on_disk_while_its_calls_take_long(
     world: World, camera: Camera, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, goes_on: bool

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from typing import Any
 
 import httpx2
 import pytest
 from tests.cli.conftest import PATIENCE, Machine
 from tests.outside.test_clients import Serve
+from tests.stores.stores import STORES
 
 from holdfast import Holdfast
 from holdfast.schema.session_event import CompactionEnded
@@ -41,14 +40,14 @@ class Conversation:
 
 
 def stored_types(machine: Machine) -> list[str]:
-    with closing(sqlite3.connect(machine.data / "holdfast.db")) as database:
-        rows = database.execute("select type from event where type like ? order by position", (f"{ENDED}.%",))
+    with STORES.rows(machine.data / "holdfast.db") as run:
+        rows = run("select type from event where type like ? order by aggregate_id, seq", f"{ENDED}.%")
         return [str(row[0]) for row in rows]
 
 
 def store_as_version_1(machine: Machine) -> None:
-    with closing(sqlite3.connect(machine.data / "holdfast.db")) as database, database:
-        database.execute("update event set type = ? where type = ?", (f"{ENDED}.1", f"{ENDED}.2"))
+    with STORES.rows(machine.data / "holdfast.db") as run:
+        run("update event set type = ? where type = ?", f"{ENDED}.1", f"{ENDED}.2")
 
 
 async def test_version_1_compactions_are_read_replayed_and_rebuilt(holdfast: Machine, serve: Serve) -> None:

@@ -20,7 +20,11 @@ from tests.outside.world import World, answers, tools_of
 from holdfast import Holdfast, PromptInput
 from holdfast.schema.session_message import ToolCompleted, ToolError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.timeout(600),
+    pytest.mark.store("sqlite", reason="copies of the file at each sync"),
+]
 
 ASKED = [{"action": "shop_*", "resource": "*", "effect": "ask"}]
 

@@ -59,7 +59,7 @@ def reasons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
     """Why a back end is not to be had here, as `holdfast doctor` says it; None if it is."""
     machine, found = Machine(tmp_path_factory.mktemp("doctor")), {}
     for backend in ("bubblewrap", "namespaces", "landlock"):
-        line = machine("doctor", HOLDFAST_SANDBOX_BACKEND=backend).out.splitlines()[2]
+        line = machine("doctor", HOLDFAST_SANDBOX_BACKEND=backend).out.splitlines()[3]
         found[backend] = None if line == f"this machine can confine commands ({backend})" else line
     return found
 

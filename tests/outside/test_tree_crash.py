@@ -15,7 +15,11 @@ from tests.outside.world import World, answers, tools_of
 from holdfast import Holdfast, PromptInput, Session
 from holdfast.schema.session_message import SyntheticMessage, ToolCompleted, ToolError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.timeout(1800),
+    pytest.mark.store("sqlite", reason="copies of the file at each sync"),
+]
 
 BASH = {"command": "echo ran >> ran.txt", "description": "d"}
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast import Holdfast, PromptInput
-from holdfast.core.database.writer import Job, Writer
+from holdfast.core.database.job import Job
+from holdfast.core.database.writer import Writer
 
 FIRST, SECOND = "msg_killed_host_first", "msg_killed_host_second"
 LONG = "run the command, then read the file. " + "word " * 6_000

@@ -97,13 +97,14 @@ def _configure_logging(*, warnings: bool) -> None:
     for package in ("runner", "runtime", "session") if warnings else ():
         logging.getLogger(f"holdfast.core.{package}").setLevel(logging.WARNING)
     # A large database takes seconds to upgrade; that is shown, so that the command does not seem to hang.
-    upgrades = logging.getLogger("holdfast.core.database.sqlite")
-    upgrades.setLevel(logging.WARNING)
-    upgrades.propagate = False
-    if not upgrades.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("holdfast: %(message)s"))
-        upgrades.addHandler(handler)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("holdfast: %(message)s"))
+    for store in ("sqlite", "postgres"):
+        upgrades = logging.getLogger(f"holdfast.core.database.{store}")
+        upgrades.setLevel(logging.WARNING)
+        upgrades.propagate = False
+        if not upgrades.handlers:
+            upgrades.addHandler(handler)
 
 
 async def _interruptible(work: Coroutine[Any, Any, int]) -> int:

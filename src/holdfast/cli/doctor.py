@@ -34,6 +34,7 @@ def command(rebuild: bool) -> None:
 async def _examine(host: Holdfast, rebuild: bool) -> int:
     from holdfast.cli.config import described, refused
 
+    click.echo(printable(f"sessions are stored in {await host.describe_store()}"))
     if rebuild:
         click.echo(f"rebuilt {await host.rebuild()} sessions from the event log")
     mismatches = await host.verify()

@@ -22,6 +22,8 @@ SWITCH_SECONDS = 0.0005
 """How long a thread keeps the interpreter while another waits for it. The thread that writes to the database competes
 with the event loop: with Python's 5 ms the time between two turns of a model is a tenth longer."""
 
+DATABASE = "HOLDFAST_DATABASE"
+
 COMMANDS = (
     "run",
     "sessions",
@@ -49,6 +51,7 @@ class Commands(click.Group):
         if name not in COMMANDS:
             return None
         found: click.Command = import_module(f"holdfast.cli.{name}").command
+        _accept_database(found)
         return found
 
     def invoke(self, context: click.Context) -> object:
@@ -60,10 +63,49 @@ class Commands(click.Group):
             sys.exit(INTERRUPTED)
 
 
+def _choose_database(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Use this database in the whole process. A password is refused: all users of the machine see the arguments."""
+    if value is None:
+        return
+    from holdfast.embedded.storage import has_password
+
+    if has_password(value):
+        raise click.BadParameter(
+            f"other users see the arguments of a process; put the password into {DATABASE} or a password file",
+            param_hint="--database",
+        )
+    os.environ[DATABASE] = value
+
+
+def _database_option(*, hidden: bool) -> click.Option:
+    return click.Option(
+        ["--database"],
+        metavar="ADDRESS",
+        expose_value=False,
+        is_eager=True,
+        hidden=hidden,
+        callback=_choose_database,
+        help="The PostgreSQL database with the sessions, postgresql://…, or `sqlite` for the file in the data "
+        f"directory.  [default: {DATABASE}, then the configuration]",
+    )
+
+
+def _accept_database(command: click.Command) -> None:
+    """Let the option stand behind the name of the command too. It is listed once, in `holdfast --help`."""
+    if any("--database" in parameter.opts for parameter in command.params):
+        return
+    command.params.append(_database_option(hidden=True))
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        _accept_database(below)
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="holdfast")
 def cli() -> None:
     """Durable agent sessions: nothing lost, nothing stuck, nothing repeated."""
+
+
+cli.params.append(_database_option(hidden=False))
 
 
 def main() -> None:

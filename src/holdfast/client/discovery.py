@@ -41,14 +41,19 @@ class RunningServer(Record):
     """Its data directory."""
     started: int
     socket: str
+    store: str = ""
+    """A digest of the address of its database; empty if that is a file in the data directory."""
 
 
 def servers_folder(environment: Mapping[str, str]) -> Path:
     return state_folder(environment) / "servers"
 
 
-def running_servers(environment: Mapping[str, str], *, data: Path | None = None) -> list[RunningServer]:
-    """Newest first; only those with this data directory, if given. Removes files of dead processes."""
+def running_servers(
+    environment: Mapping[str, str], *, data: Path | None = None, store: str = ""
+) -> list[RunningServer]:
+    """Newest first; only those with this data directory and store, if a directory is given. Removes files of dead
+    processes."""
     folder = servers_folder(environment)
     try:
         if not _private(folder):
@@ -62,7 +67,7 @@ def running_servers(environment: Mapping[str, str], *, data: Path | None = None)
         server = _read(entry.with_suffix(".json"))
         if not _held(entry.with_suffix(".lock")):
             forget(entry, server)
-        elif server is not None and (data is None or server.data == str(data)):
+        elif server is not None and (data is None or (server.data, server.store) == (str(data), store)):
             found.append(server)
     return sorted(found, key=lambda server: server.started, reverse=True)
 

@@ -52,7 +52,7 @@ class Reconnected(Frozen):
 
     attempts: int
     """How many attempts were made, this one included."""
-    after: int | None
+    after: int | str | None
     """The sequence after which the stream continues; of a tree the cursor."""
     error: ApiError | ClientError | None
     """Why the stream was lost; None if the server ended it."""
@@ -97,7 +97,7 @@ def follow_tree(
     client: AsyncClient,
     session_id: str,
     *,
-    after: int | None = None,
+    after: str | None = None,
     replay: bool = True,
     **options: Unpack[FollowOptions],
 ) -> AsyncGenerator[Event, None]:
@@ -132,7 +132,7 @@ def follow_sync(
 
 
 def follow_tree_sync(
-    client: Client, session_id: str, *, after: int | None = None, replay: bool = True, **options: Unpack[FollowOptions]
+    client: Client, session_id: str, *, after: str | None = None, replay: bool = True, **options: Unpack[FollowOptions]
 ) -> Generator[Event, None, None]:
     """As `follow_tree`, for blocking code."""
     return _follow_sync(partial(client.sessions.tree_events, session_id, replay=replay), _TreeCursor(after), options)
@@ -181,8 +181,9 @@ def _follow_sync(
 class _Place(Protocol):
     """How far a stream was read."""
 
-    after: int | None
-    """What the next connection continues after."""
+    @property
+    def after(self) -> int | str | None:
+        """What the next connection continues after."""
 
     def advance(self, event: Event) -> bool:
         """Whether the event is new."""
@@ -205,7 +206,7 @@ class _Sequence:
 class _TreeCursor:
     """Of a tree. What was sent after the last cursor comes again, and is recognised by the sequence of its Session."""
 
-    def __init__(self, after: int | None) -> None:
+    def __init__(self, after: str | None) -> None:
         self.after = after
         self._reached: dict[str, int] = {}
 

@@ -134,6 +134,10 @@ class HoldfastSync(Client):
         """Read the configuration of every project that is open here again; what could not be taken over."""
         return self._thread.run(self._host.reload())
 
+    def describe_store(self) -> str:
+        """Where Sessions are stored, in one line without secrets."""
+        return self._thread.run(self._host.describe_store())
+
     def verify(self) -> list[Mismatch]:
         """Projection rows that differ from what the event log says; empty when all is well."""
         return self._thread.run(self._host.verify())

@@ -23,6 +23,7 @@ from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.scope import Scope
 from holdfast.embedded.asgi_transport import CLOSED, AsgiTransport
 from holdfast.embedded.attendant import Attendant
+from holdfast.embedded.peer_sources import peer_source
 from holdfast.embedded.peers import Peers
 from holdfast.embedded.settings import HoldfastSettings, check_names
 from holdfast.embedded.structured import HostSessions
@@ -77,6 +78,7 @@ class Holdfast(AsyncClient):
             directory=Path(directory) if directory is not None else None,
             environment=settings.get("environment"),
             transport=settings.get("transport"),
+            database=settings.get("database"),
             options=HostOptions(
                 unattended=settings.get("unattended", "wait"),
                 trust=settings.get("trust", False),
@@ -98,9 +100,8 @@ class Holdfast(AsyncClient):
         if self._app is not None:
             raise RuntimeError(OPEN)
         await self._runtime.__aenter__()
-        self._runtime.log.relay.links = Peers(
-            self._runtime.log.relay, self._runtime.environment, self._runtime.paths.data
-        )
+        runtime = self._runtime
+        runtime.log.relay.links = Peers(runtime.log.relay, peer_source(runtime, runtime.environment))
         self._app = self.application()
         if self._scope.closed:
             self._scope = Scope()
@@ -237,6 +238,10 @@ class Holdfast(AsyncClient):
         before each turn, without this call."""
         failed = await self._runtime.reload()
         return tuple(f"{location.directory}: {error}" for location, error in failed.items())
+
+    async def describe_store(self) -> str:
+        """Where Sessions are stored, in one line without secrets."""
+        return await self._runtime.describe_store()
 
     async def verify(self) -> list[Mismatch]:
         """Projection rows that differ from the event log; empty if there are none."""

@@ -1,4 +1,4 @@
-"""Links to the other servers on this data directory, for the live events of Sessions that they execute.
+"""Links to the other servers on this database, for the live events of Sessions that they execute.
 
 Durable events need no link: every process reads them from the database. Live events exist only in the process that
 announces them, so they are fetched from that process; those of a process without a server are not seen elsewhere.
@@ -11,24 +11,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.client.discovery import running_servers
 from holdfast.client.errors import ClientError
 from holdfast.client.transport import Request
+from holdfast.core.database.errors import StorageError
 from holdfast.schema.sse import FrameTooLarge, SSEFrames
 from holdfast.server.handlers.events import RELAY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from holdfast.client.discovery import RunningServer
     from holdfast.core.event.relay import Relay
+    from holdfast.embedded.peer_sources import Peer, PeerSource
 
 LOOK_SECONDS = 1.0
 """How often running servers are looked for."""
@@ -43,10 +39,9 @@ log = logging.getLogger(__name__)
 
 
 class Peers:
-    def __init__(self, relay: Relay, environment: Mapping[str, str], data: Path) -> None:
+    def __init__(self, relay: Relay, source: PeerSource) -> None:
         self._relay = relay
-        self._environment = environment
-        self._data = data
+        self._source = source
         self._links: dict[str, _Link] = {}
         self._looking: asyncio.Task[None] | None = None
 
@@ -56,7 +51,7 @@ class Peers:
 
     async def open(self) -> None:
         if self._looking is None:
-            self._look()
+            await self._look()
             self._looking = asyncio.get_running_loop().create_task(self._keep_looking(), name="holdfast-peers")
         if self._links:
             waiting = [asyncio.ensure_future(link.ready.wait()) for link in self._links.values()]
@@ -80,44 +75,43 @@ class Peers:
     async def _keep_looking(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            self._look()
+            await self._look()
 
-    def _look(self) -> None:
-        others = [
-            server for server in running_servers(self._environment, data=self._data) if server.pid != os.getpid()
-        ][:LINKS]
-        for id in self._links.keys() - {server.id for server in others}:
+    async def _look(self) -> None:
+        try:
+            others = (await self._source.others())[:LINKS]
+        except StorageError as error:
+            log.debug("other servers were not looked for: %s", error)
+            return
+        for id in self._links.keys() - {peer.id for peer in others}:
             self._links.pop(id).task.cancel()
-        for server in others:
-            link = self._links.get(server.id)
+        for peer in others:
+            link = self._links.get(peer.id)
             if link is None or link.task.done():
-                self._links[server.id] = _Link(self._relay, server, self._environment)
+                self._links[peer.id] = _Link(self._relay, peer)
 
 
 class _Link:
-    def __init__(self, relay: Relay, server: RunningServer, environment: Mapping[str, str]) -> None:
+    def __init__(self, relay: Relay, peer: Peer) -> None:
         self._relay = relay
-        self._server = server
-        self._environment = environment
+        self._peer = peer
         self.connected = asyncio.Event()
         self.ready = asyncio.Event()
         """Set when it is connected or has failed."""
-        self.task = asyncio.get_running_loop().create_task(self._run(), name=f"holdfast-peer {server.url}")
+        self.task = asyncio.get_running_loop().create_task(self._run(), name=f"holdfast-peer {peer.url}")
 
     async def _run(self) -> None:
         try:
             await self._listen()
         except (ClientError, FrameTooLarge, msgspec.DecodeError) as error:
-            log.debug("the link to the server at %s broke: %s", self._server.url, error)
+            log.debug("the link to the server at %s broke: %s", self._peer.url, error)
         finally:
             self.connected.clear()
             self.ready.set()
 
     async def _listen(self) -> None:
-        from holdfast.client.connect import transport_to
-
-        transport = transport_to(self._server.url, self._environment)
-        headers = {"accept": "text/event-stream", RELAY: "1"}
+        transport = self._peer.connect()
+        headers = {"accept": "text/event-stream", RELAY: "1", **self._peer.headers}
         try:
             response = await transport.send(Request("GET", "/api/event", headers, timeout=SILENCE_SECONDS))
             if response.status != 200:

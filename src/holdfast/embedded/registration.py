@@ -20,7 +20,9 @@ from holdfast.client.discovery import (
     running_servers,
     servers_folder,
 )
+from holdfast.core.database.place import place_identity
 from holdfast.core.runtime.runtime import default_paths
+from holdfast.core.runtime.storage_choice import storage_place
 from holdfast.schema.codec import encode
 from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.version import __version__
@@ -43,7 +45,9 @@ class NotRegistered(HoldfastError):
 
 
 @contextmanager
-def registered(environment: Mapping[str, str], *, id: str, url: str, data: Path) -> Iterator[socket.socket]:
+def registered(
+    environment: Mapping[str, str], *, id: str, url: str, data: Path, store: str = ""
+) -> Iterator[socket.socket]:
     """Register the server and yield the socket that local clients connect to; the caller accepts connections on it."""
     folder = servers_folder(environment)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -60,6 +64,7 @@ def registered(environment: Mapping[str, str], *, id: str, url: str, data: Path)
             data=str(data),
             started=int(time.time() * 1000),
             socket=path,
+            store=store,
         )
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(path)
@@ -76,8 +81,10 @@ def registered(environment: Mapping[str, str], *, id: str, url: str, data: Path)
 
 
 def server_of(environment: dict[str, str]) -> RunningServer | None:
-    """The newest running server on the data directory that this environment selects."""
-    return next(iter(running_servers(environment, data=default_paths(environment).data)), None)
+    """The newest running server on the data directory and the database that this environment selects."""
+    paths = default_paths(environment)
+    store = place_identity(storage_place(None, environment, paths.database), environment)
+    return next(iter(running_servers(environment, data=paths.data, store=store)), None)
 
 
 def _locked(folder: Path) -> tuple[Path, int]:

@@ -18,6 +18,9 @@ class HoldfastSettings(TypedDict, total=False):
 
     data: PathLike[str] | str | None
     """Where Sessions are stored; by default HOLDFAST_DATA or the user's data directory decides."""
+    database: str | None
+    """The address of a PostgreSQL database for the Sessions, `postgresql://…`, or `sqlite` for a file in `data`. By
+    default HOLDFAST_DATABASE and `holdfast.storage.url` of the user's configuration decide."""
     environment: dict[str, str] | None
     """The environment variables, in place of those of the process."""
     transport: Transport | None

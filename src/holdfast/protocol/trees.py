@@ -8,7 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.protocol.endpoint import Endpoint, endpoint
-from holdfast.protocol.scope import SAFE, of_session
+from holdfast.protocol.scope import of_session
+from holdfast.schema.errors import InvalidCursorError
 from holdfast.schema.record import Record
 from holdfast.schema.tree import SessionTree
 from holdfast.schema.typed_event import Event
@@ -20,7 +21,7 @@ class TreeQuery(Record):
 
 
 class TreeEventsQuery(Record):
-    after: Annotated[int, msgspec.Meta(ge=0, le=SAFE)] | None = None
+    after: str | None = None
     """The `cursor` of an event: the stream continues after it. A durable event may come again, with the same sequence.
     """
     replay: bool | None = None
@@ -46,6 +47,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             "`session.tree.connected` marks where new events begin.",
             query=TreeEventsQuery,
             stream=Event,
+            errors=(InvalidCursorError,),
         ),
     )
 )

@@ -27,7 +27,7 @@ class EventEnvelope(Record):
     location: Location | None = None
     metadata: dict[str, Any] | None = None
     data: msgspec.Raw
-    cursor: int | None = None
+    cursor: str | None = None
     """Only in the stream of a tree: everything up to this position of the log has been told."""
 
 

@@ -102,7 +102,7 @@ class DurableEvent(Record):
     location: Location | None = None
     metadata: dict[str, Any] | None = None
     data: DurableData | msgspec.Raw
-    cursor: int | None = None
+    cursor: str | None = None
     """Only in the stream of a tree, which continues after it."""
 
 
@@ -115,7 +115,7 @@ class LiveEvent(Record):
     location: Location | None = None
     metadata: dict[str, Any] | None = None
     data: LiveData | msgspec.Raw
-    cursor: int | None = None
+    cursor: str | None = None
     """As that of a durable event."""
 
 

@@ -23,6 +23,7 @@ from holdfast.schema.live_event import GlobalDisposed
 from holdfast.server.auth import Access, Credentials, Hosts
 from holdfast.server.decoding import BODY_LIMIT, BODY_SECONDS, decode_params, decode_payload, decode_query
 from holdfast.server.errors import to_public
+from holdfast.server.handlers.events import NODE, RELAY
 from holdfast.server.head import read_head
 from holdfast.server.locations import existing_location
 from holdfast.server.reply import cors, enclose, error_reply, preflight, send_content
@@ -143,7 +144,8 @@ class App:
 
     async def _answer(self, scope: Scope, head: Head, receive: Receive) -> HttpReply | _Streamed:
         method, headers, query = scope["method"], head.headers, head.query
-        self._access.check_credentials(query, headers)
+        if not self._is_node(method, scope["path"], headers):
+            self._access.check_credentials(query, headers)
         if (extensions := scope.get("extensions")) and AUTHENTICATED in extensions:
             extensions[AUTHENTICATED]["report"]()
         if method not in ("GET", "HEAD"):
@@ -171,6 +173,13 @@ class App:
         if endpoint.envelope is Envelope.STREAM:
             return _Streamed(result)
         return enclose(endpoint.envelope, result, await self._place(call))
+
+    def _is_node(self, method: str, path: str, headers: Mapping[str, str]) -> bool:
+        """Whether another node asks for the live events of this process."""
+        token = headers.get(NODE)
+        if token is None or method != "GET" or path != "/api/event" or RELAY not in headers:
+            return False
+        return self._runtime.node_secrets.admits(token, self._runtime.nodes.id)
 
     async def _abandoned(self, receive: Receive) -> None:
         """Return when the caller has disconnected or the server stops. For use after the body was read."""

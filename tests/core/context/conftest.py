@@ -15,16 +15,17 @@ from tests.conftest import ManualClock
 from tests.core.context.places import Place
 from tests.core.database.conftest import FaultyDisk
 from tests.core.event.samples import ENSURE_PROJECT, SES, raw, record
+from tests.stores.stores import OpenedDatabase
 
 from holdfast.core.clock import Ids
 from holdfast.core.context.epoch import Epoch, Epochs
 from holdfast.core.context.metrics import Metrics
 from holdfast.core.context.source import UNAVAILABLE, JsonCodec, Source
 from holdfast.core.context.system_context import Observed, SystemContext, combine, make
-from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.unit import Committed, Statement
 from holdfast.core.event.log import EventLog
 from holdfast.core.session.interrupt import Interrupt
+from holdfast.core.session.liveness import FileLiveness
 from holdfast.core.session.ownership import Lease, Ownership
 from holdfast.schema.location import Location
 from holdfast.schema.record import Record
@@ -110,7 +111,7 @@ class CountingLease(Lease):
 class Drained:
     """One Session with its epochs, as a drain uses them."""
 
-    def __init__(self, database: SqliteDatabase, log: EventLog, epochs: Epochs, lease: CountingLease) -> None:
+    def __init__(self, database: OpenedDatabase, log: EventLog, epochs: Epochs, lease: CountingLease) -> None:
         self.database = database
         self.log = log
         self.epochs = epochs
@@ -180,16 +181,16 @@ async def open_lease(ownership: Ownership, log: EventLog, session_id: str) -> Co
 
 @pytest.fixture
 async def ownership(
-    database: SqliteDatabase, log: EventLog, ids: Ids, clock: ManualClock, tmp_path: Path
+    database: OpenedDatabase, log: EventLog, ids: Ids, clock: ManualClock, tmp_path: Path
 ) -> AsyncIterator[Ownership]:
-    ownership = Ownership(database, log, ids, clock, tmp_path / "owners")
+    ownership = Ownership(database, log, ids, clock, FileLiveness(tmp_path / "owners"))
     yield ownership
     await ownership.close()
 
 
 @pytest.fixture
 async def drained(
-    database: SqliteDatabase, log: EventLog, ids: Ids, clock: ManualClock, metrics: Metrics, ownership: Ownership
+    database: OpenedDatabase, log: EventLog, ids: Ids, clock: ManualClock, metrics: Metrics, ownership: Ownership
 ) -> Drained:
     await log.publish(SessionCreated(session_id=SES, info=record(SES)), before=[ENSURE_PROJECT])
     lease = await open_lease(ownership, log, SES)

@@ -21,6 +21,7 @@ from holdfast.core.context.source import UNAVAILABLE, JsonCodec
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.errors import Fenced, StorageError
 from holdfast.core.event.log import EventLog
+from holdfast.core.session.liveness import FileLiveness
 from holdfast.core.session.ownership import Ownership
 from holdfast.core.session.projector import SESSION_PROJECTORS
 from holdfast.core.session.store import SessionStore
@@ -444,6 +445,7 @@ async def test_outages_and_removals_are_noted_once(drained: Drained, clock: Manu
 # -- faults --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.store("sqlite", reason="faults of the file system below SQLite")
 @pytest.mark.parametrize("fault", ["sync", "full", "read only"])
 async def test_message_and_snapshot_agree_whatever_the_disk_does(
     disk: FaultyDisk, tmp_path: Path, ids: Ids, clock: ManualClock, fault: str
@@ -453,7 +455,7 @@ async def test_message_and_snapshot_agree_whatever_the_disk_does(
     database = SqliteDatabase(tmp_path / "faulty" / "holdfast.db")
     log = EventLog(database, MANIFEST, SESSION_PROJECTORS, ids)
     await log.publish(SessionCreated(session_id=SES, info=record(SES)), before=[ENSURE_PROJECT])
-    ownership = Ownership(database, log, ids, clock, tmp_path / "owners2")
+    ownership = Ownership(database, log, ids, clock, FileLiveness(tmp_path / "owners2"))
     drained = Drained(database, log, Epochs(database, ids, clock, Metrics()), await open_lease(ownership, log, SES))
 
     def spoil() -> None:

@@ -142,7 +142,7 @@ async def test_nested_files_that_are_ambient_or_configured_are_left_out(place: P
     assert await baseline(reading.context()) == ""
 
 
-async def test_a_session_without_discoveries_is_read_again_once_it_is_invalidated(
+async def test_a_session_without_discoveries_is_not_read_again_before_the_next_drain(
     drained: Drained, place: Place, reading: Reading, clock: ManualClock
 ) -> None:
     """CTX-157: a boundary need not ask the database; what another process recorded counts from the next drain on."""
@@ -151,8 +151,11 @@ async def test_a_session_without_discoveries_is_read_again_once_it_is_invalidate
     lib = place.write("lib/AGENTS.md", "lib")
     await Reading(drained, place, clock).read(lib.parent)
     assert reading.context() is EMPTY
-    reading.nested.invalidate(SES)
+    reading.nested.begin(SES, (str(lib),))
     assert await baseline(reading.context()) == instructions((lib, "lib"))
+    assert await baseline(reading.context()) == instructions((lib, "lib")), "read from the database this time"
+    reading.nested.begin(SES, ())
+    assert reading.context() is EMPTY
 
 
 async def test_an_unreadable_discovery_is_unavailable(place: Place, reading: Reading) -> None:

@@ -15,7 +15,7 @@ from holdfast.core.database.database import BusyWait, SqliteDatabase
 from holdfast.core.database.errors import StorageBusy
 from holdfast.core.database.unit import Committed
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.store("sqlite", reason="the write lock of a file")]
 
 LIMIT = 0.2
 

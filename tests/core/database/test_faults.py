@@ -14,7 +14,7 @@ from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.errors import StorageError, StorageFull, StorageUnavailable
 from holdfast.core.database.unit import Committed, Statement, Unit
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.store("sqlite", reason="faults of the file system below SQLite")]
 
 LARGE = 200_000
 

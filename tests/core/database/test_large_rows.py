@@ -18,7 +18,7 @@ from holdfast.core.database.queries import load_queries
 from holdfast.core.database.reader import VALUE_BYTES
 from holdfast.core.database.unit import Committed, Value
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.store("sqlite", reason="pages and connections of SQLite")]
 
 QUERIES = load_queries()
 LARGE = 4 * 1024 * 1024
@@ -90,7 +90,7 @@ async def test_finding_a_row_reads_no_neighbouring_row(disk: FaultyDisk, tmp_pat
             "part.end_text": {**part, "text": "new"},
             "wait.tools": {"session_id": session},
             "inbox.waiting": {"session_id": session},
-            "inbox.next": {"session_id": session, "delivery": "steer", "cutoff": 9, "limit": 9},
+            "inbox.next": {"session_id": session, "delivery": "steer", "limit": 9},
             "inbox.overfull": {"session_id": session, "limit": 100},
             "attachment.list": {"session_id": session},
             "request.surplus": {"session_id": session, "kind": "question", "most": 100},

@@ -22,7 +22,7 @@ from holdfast.core.database.errors import (
 from holdfast.core.database.sqlite import BusyWait, connect
 from holdfast.core.database.unit import Committed, Statement, Value
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.store("sqlite", reason="files as they are found on disk")]
 
 ORPHAN: dict[str, Value] = {
     "session_id": "ses_none",

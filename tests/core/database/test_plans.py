@@ -10,12 +10,18 @@ import pytest
 
 from holdfast.core.database.queries import load_migrations, load_queries
 
+pytestmark = pytest.mark.store("sqlite", reason="plans and pages of SQLite")
+
 QUERIES = load_queries()
 FEW = {
     "activity.all": "only Sessions that owe an answer have a row",
     "event.aggregates": "all of them are asked for",
     "form.open_of_integration": "only open requests are in the index",
     "inbox.lost_wakes": "only pending inputs have a row",
+    "node_secret.all": "there are two or three",
+    "node_secret.forget": "there are two or three",
+    "node_secret.make": "there are two or three",
+    "owner.all": "only running processes have a row, and those that died since a server looked",
     "request.open_of_tree": "only open requests are in the index",
     "request.owned": "only open requests are in the index",
     "session.list_asc": "in the order of the index, up to the limit",

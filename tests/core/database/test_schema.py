@@ -10,7 +10,7 @@ from tests.core.database.units import raw, rows
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.sqlite import MEMORY, BusyWait, connect, latest_schema, migrate
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.store("sqlite", reason="the tables of a file as other tools read them")]
 
 
 class Table(NamedTuple):

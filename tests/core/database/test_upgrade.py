@@ -20,7 +20,7 @@ from holdfast.core.database.queries import SQL, load_migrations
 from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.schema.session_event import CompactionEnded, CompactionUndone, RevertCommitted, Synthetic
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.store("sqlite", reason="files of earlier versions")]
 
 NEWEST = len(load_migrations())
 OLD = Path(__file__).with_name("data") / "schema_1.db.gz"
@@ -30,7 +30,7 @@ ADDED = (
     *("session_activity", "session_attempt", "session_blocked", "session_instruction_entry"),
     *("session_task", "session_lineage", "context_text"),
     *("session_budget", "session_work", "session_pause", "budget_total", "budget_share", "budget_revision"),
-    *("mcp_manifest", "mcp_server"),
+    *("mcp_manifest", "mcp_server", "node_secret"),
 )
 """Tables that the old schema did not have."""
 WIDER: dict[str, tuple[Any, ...]] = {"session": (None, None, ANY), "session_input": ("user", 0, None, ANY)}

@@ -16,7 +16,7 @@ from holdfast.core.database import wal, writer
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.sqlite import BusyWait, connect
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.store("sqlite", reason="the write-ahead log of a file")]
 
 
 def log_of(database: SqliteDatabase) -> Path:

@@ -14,7 +14,10 @@ from holdfast.core.database.errors import Fenced, Refused, StorageClosed, Storag
 from holdfast.core.database.unit import Committed, Fence, NewEvent, Statement, Unit, Value
 from holdfast.schema.exceptions import HoldfastError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.store("sqlite", reason="the writer of SQLite"),
+]
 
 
 class NoProject(HoldfastError):

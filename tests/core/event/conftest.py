@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from tests.core.event.samples import Story
+from tests.stores.stores import OpenedDatabase
 
-from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.event.log import EventLog
 
 
 @pytest.fixture
-async def story(database: SqliteDatabase, log: EventLog) -> Story:
+async def story(database: OpenedDatabase, log: EventLog) -> Story:
     story = Story(database, log)
     await story.begin()
     return story

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-import apsw
+from tests.stores.stores import STORES, OpenedDatabase
 
 from holdfast.core.clock import Ids, SystemClock
-from holdfast.core.database.database import PROJECTIONS, SqliteDatabase
+from holdfast.core.database.database import PROJECTIONS
 from holdfast.core.database.unit import Committed, Row, Statement, Unit, Value
 from holdfast.core.event.log import EventLog
 from holdfast.core.event.projection import Projectors
@@ -52,7 +52,7 @@ def record(session_id: str = SES, **changes: Any) -> SessionRecord:
 class Story:
     """What happens to one Session. Everything goes through the log; everything is read back from the tables."""
 
-    def __init__(self, database: SqliteDatabase, log: EventLog, session_id: str = SES) -> None:
+    def __init__(self, database: OpenedDatabase, log: EventLog, session_id: str = SES) -> None:
         self.database = database
         self.log = log
         self.store = SessionStore(database)
@@ -117,21 +117,18 @@ class Story:
         return int(raw(self.database.path, "select count(*) from session_context_epoch")[0][0])
 
 
-async def projections(database: SqliteDatabase, session_id: str) -> dict[str, list[Row]]:
+async def projections(database: OpenedDatabase, session_id: str) -> dict[str, list[Row]]:
     return {table: await database.fetch_large(f"projection.{table}", {"id": session_id}) for table in PROJECTIONS}
 
 
 def raw(path: Path, sql: str, params: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
-    """Past the runtime, straight into the file."""
-    connection = apsw.Connection(str(path))
-    try:
-        return connection.execute(sql, tuple(params)).fetchall()
-    finally:
-        connection.close()
+    """Past the runtime, straight into the store."""
+    with STORES.rows(path) as run:
+        return run(sql, *params)
 
 
 class Opened(NamedTuple):
-    database: SqliteDatabase
+    database: OpenedDatabase
     log: EventLog
 
 
@@ -145,7 +142,7 @@ async def opened(
     seed: int = 99,
 ) -> AsyncIterator[Opened]:
     """Another runtime's database and log, with its own clock and chance."""
-    database = SqliteDatabase(path)
+    database = STORES.open(path)
     log = EventLog(database, manifest, projectors, Ids(SystemClock(), random.Random(seed)))
     try:
         if project:
@@ -200,9 +197,9 @@ async def follow(log: EventLog, aggregate_id: str = SES, *, after: int = -1) -> 
         await follower.close()
 
 
-def without_polling(database: SqliteDatabase) -> None:
+def without_polling(database: OpenedDatabase) -> None:
     """Commits of other processes are not looked for, so that only the signal inside this one can wake a tail."""
-    database.version = lambda: -1
+    database.version = lambda: -1  # type: ignore[method-assign]
 
 
 def seqs(events: Sequence[EventEnvelope]) -> list[int]:

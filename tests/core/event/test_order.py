@@ -160,7 +160,7 @@ async def test_tools_start_after_their_record_and_settle_in_completion_order(
     """EVT-057, EVT-058: the call is on disk before any side effect; settlements come in completion order, content
     items in start order."""
     model._turns = [Turn(calls=(Call(tool="slow", input={}), Call(tool="quick", input={}))), Turn(text="done")]
-    effects = Effects(runtime.database.path)
+    effects = Effects(runtime.paths.database)
     async with runtime.locations.use(session.location) as services:
         services.tools.register(effects.tools(), Scope())
     settled = runtime.log.bus.subscribe(frozenset({"session.next.tool.success"}))
@@ -182,7 +182,7 @@ async def test_tools_start_after_their_record_and_settle_in_completion_order(
 async def test_a_receipt_means_committed(runtime: Runtime, session: Session) -> None:
     """EVT-060: when `prompt` has returned, another program finds the admission in the file."""
     receipt = await runtime.sessions.prompt(session.id, Prompt(text="hi"), resume=False)
-    assert raw(runtime.database.path, "select admitted_seq, promoted_seq from session_input") == [
+    assert raw(runtime.paths.database, "select admitted_seq, promoted_seq from session_input") == [
         (receipt.admitted_seq, None)
     ]
     assert await runtime.sessions.active() == []

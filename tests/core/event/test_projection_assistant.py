@@ -158,6 +158,7 @@ async def test_two_messages_cannot_share_an_id(turn: Story) -> None:
     assert await turn.projections() == before
 
 
+@pytest.mark.store("sqlite", reason="the growth of the write-ahead log")
 async def test_ending_an_item_writes_that_item_and_not_the_message(turn: Story) -> None:
     """EVT-020: with much text in the message already, another boundary writes no more than the first did."""
     large = "x" * 100_000

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.core.event.samples import ASSISTANT, SES, Story, raw, record
+from tests.stores.stores import STORES
 
 from holdfast.core.database.errors import Refused, StorageError
 from holdfast.core.session.errors import SessionIdInUse, UnknownBoundary
@@ -315,6 +316,6 @@ async def test_a_committed_revert_removes_what_came_after(story: Story) -> None:
 
 
 def _row(story: Story, session_id: str = SES) -> dict[str, Any]:
-    names = [row[1] for row in raw(story.database.path, "pragma table_info(session)")]
+    names = STORES.columns(story.database.path, "session")
     (row,) = raw(story.database.path, f"select {', '.join(names)} from session where id = ?", (session_id,))
     return dict(zip(names, row, strict=True))

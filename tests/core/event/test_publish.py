@@ -20,8 +20,8 @@ from tests.core.event.samples import (
     seqs,
     without_polling,
 )
+from tests.stores.stores import STORES, OpenedDatabase
 
-from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.errors import Fenced, Refused, StorageError
 from holdfast.core.database.unit import Committed, Fence, Statement, Unit, Value
 from holdfast.core.event.errors import InvalidDurableEvent
@@ -149,12 +149,15 @@ async def test_a_failing_local_write_rolls_everything_back(story: Story) -> None
     assert await story.message_ids() == []
 
 
-async def test_local_writes_run_after_the_projections_with_the_new_sequence(story: Story, tmp_path: Path) -> None:
+async def test_local_writes_run_after_the_projections_with_the_new_sequence(
+    story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """EVT-010, EVT-011: they see the projected message and the sequence; they are neither stored nor replayed."""
-    story.database._queries["test.note"] = (
+    note = (
         "insert into todo (session_id, position, content, status, priority, time_created, time_updated)"
         " select session_id, :seq, id, 'x', 'x', 1, 1 from session_message where id = 'msg_1' and seq = :seq"
     )
+    monkeypatch.setitem(STORES.statements(), "test.note", note)
     await story.note(0)
     await story.log.publish(_context("msg_1"), local=[Statement("test.note", {}, changes=1)])
     assert raw(story.database.path, "select position, content from todo") == [(2, "msg_1")]
@@ -275,6 +278,6 @@ def _context(message_id: str) -> ContextUpdated:
     return ContextUpdated(timestamp=1, session_id=SES, message_id=message_id, text="x")
 
 
-async def _lease(database: SqliteDatabase, owner: str, *, token: int, seen: int) -> None:
+async def _lease(database: OpenedDatabase, owner: str, *, token: int, seen: int) -> None:
     row: dict[str, Value] = {"session_id": SES, "owner_id": owner, "token": token, "seen_token": seen}
     await database.submit(Unit(SES, local=(Statement("lease.take", row, changes=1),)))

@@ -91,7 +91,8 @@ async def test_damage_is_found_and_repaired(busy: Story, damage: str) -> None:
 async def test_a_lost_session_row_comes_back_with_everything_below_it(busy: Story) -> None:
     """EVT-044: even when the cascade took messages, parts and inbox with it."""
     before = await busy.projections()
-    raw(busy.database.path, "pragma foreign_keys=on; delete from session")
+    for table in ("session_message_part", "session_message", "session_input", "session"):
+        raw(busy.database.path, f"delete from {table}")
     assert (await busy.projections())["inbox"] == []
     assert await busy.log.verify(SES) != []
     await busy.log.rebuild(SES)
@@ -115,7 +116,7 @@ async def test_a_rebuild_that_fails_leaves_the_projections_as_they_were(busy: St
     clash = '{"timestamp":1,"sessionID":"ses_one","messageID":"msg_1","text":"x"}'
     await busy.database.submit(Unit(SES, events=(NewEvent("evt_x", "session.next.synthetic.1", clash, None, ()),)))
     before = await busy.projections()
-    with pytest.raises(Exception, match="UNIQUE"):
+    with pytest.raises(Exception, match=r"(?i)unique"):
         await busy.log.rebuild(SES)
     assert await busy.projections() == before
 
@@ -131,7 +132,7 @@ async def test_a_commit_after_the_log_was_read_is_not_lost_in_a_rebuild(busy: St
             await busy.note(number)
         return rows
 
-    busy.database.fetch_large = then_commit
+    busy.database.fetch_large = then_commit  # type: ignore[method-assign]
     assert await busy.log.rebuild(SES) == 12
     assert (await busy.message_ids())[-2:] == ["msg_ses_one_1", "msg_ses_one_2"]
     assert await busy.log.verify(SES) == []

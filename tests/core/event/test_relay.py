@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 from tests.core.event.samples import SES, Story
+from tests.stores.stores import STORES
 
 from holdfast.core.clock import Ids, SystemClock
-from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.errors import StorageError
 from holdfast.core.event import relay
 from holdfast.core.event.bus import Announcement, Subscription
@@ -54,7 +54,7 @@ class NoLinks:
 @pytest.fixture
 async def other(story: Story) -> AsyncIterator[EventLog]:
     """The log of another process on the same file."""
-    database = SqliteDatabase(Path(story.database.path))
+    database = STORES.open(Path(story.database.path))
     log = EventLog(database, MANIFEST, SESSION_PROJECTORS, Ids(SystemClock()))
     yield log
     await log.close()

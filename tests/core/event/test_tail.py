@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from tests.core.event.samples import SES, Story, data, follow, opened, record, seqs, without_polling
+from tests.stores.stores import OpenedDatabase
 
 from holdfast.core.clock import Ids
-from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.unit import Committed, NewEvent, Row, Unit, Value
 from holdfast.core.event.log import PAGE, EventLog
 from holdfast.core.event.signal import UNKNOWN
@@ -291,11 +291,12 @@ async def test_following_a_session_that_does_not_exist_is_refused(runtime: Runti
 class Watched:
     """The real database, with every page that a tail reads written down, and a moment in which a test can act."""
 
-    def __init__(self, database: SqliteDatabase) -> None:
+    def __init__(self, database: OpenedDatabase) -> None:
         self._database = database
         self.pages: list[tuple[int, int]] = []
         self.after_page: Callable[[], Awaitable[None]] | None = None
         self.fetch_large = database.fetch_large
+        self.fetch_many = database.fetch_many
         self.version = lambda: -1  # only signals inside this process wake
         self.waiting_since = database.waiting_since
         self.close = database.close

@@ -11,7 +11,7 @@ import pytest
 from holdfast.core.config.config import Config
 from holdfast.core.config.document import Document, Origin
 from holdfast.core.config.validate import Problem, validate
-from holdfast.core.location.settings import sandbox_diagnostics, sandbox_settings
+from holdfast.core.location.settings import sandbox_settings, user_only_diagnostics
 from holdfast.core.process.sandbox.backends import Backends
 from holdfast.core.process.sandbox.confinement import SandboxSettings, sandbox_choice
 from holdfast.core.process.sandbox.sandbox import Sandbox, SandboxPaths, SandboxRefused
@@ -36,7 +36,7 @@ def test_fields_come_from_the_last_document_of_the_user_that_sets_them() -> None
     assert sandbox_settings(config) == expected
     assert sandbox_settings(config, "workspace") == expected.replace(mode="workspace")
     assert sandbox_settings(Config()) == SandboxSettings()
-    assert [problem.message for problem in sandbox_diagnostics(config)] == [
+    assert [problem.message for problem in user_only_diagnostics(config)] == [
         "holdfast.sandbox: only the user's own configuration can set this; ignored"
     ]
 

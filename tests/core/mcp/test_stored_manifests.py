@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 from tests.conftest import ManualClock
+from tests.stores.stores import STORES, OpenedDatabase
 
 from holdfast.core.config.schema import LocalServer, RemoteServer
-from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.mcp.configured_servers import ConfiguredServer, configured_server
 from holdfast.core.mcp.manifest import Lists, MadeManifest, make_manifest
 from holdfast.core.mcp.stored_manifests import KEPT_MILLIS, StoredManifests
@@ -21,8 +20,8 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[SqliteDatabase]:
-    opened = SqliteDatabase(tmp_path / "x.db")
+def database(tmp_path: Path) -> Iterator[OpenedDatabase]:
+    opened = STORES.open(tmp_path / "x.db")
     yield opened
     opened.close()
 
@@ -37,7 +36,7 @@ def offering(*names: str) -> MadeManifest:
     return make_manifest(Lists(None, Listing(tools), nothing, nothing, nothing))
 
 
-async def test_the_newest_of_each_configuration_is_known(database: SqliteDatabase) -> None:
+async def test_the_newest_of_each_configuration_is_known(database: OpenedDatabase) -> None:
     """MCP-165: an earlier one can still be read by its hash."""
     stored = StoredManifests(database, ManualClock(), "/here")
     old, new = offering("a"), offering("b")
@@ -51,7 +50,7 @@ async def test_the_newest_of_each_configuration_is_known(database: SqliteDatabas
     assert await stored.get("none") is None
 
 
-async def test_each_location_has_a_newest_of_its_own(database: SqliteDatabase) -> None:
+async def test_each_location_has_a_newest_of_its_own(database: OpenedDatabase) -> None:
     """MCP-320: until then it takes what another one has stored."""
     here, there = (StoredManifests(database, ManualClock(), place) for place in ("/here", "/there"))
     one, other = offering("a"), offering("b")
@@ -70,7 +69,7 @@ async def test_each_location_has_a_newest_of_its_own(database: SqliteDatabase) -
     assert await StoredManifests(database, ManualClock(), "/third").hashes([server("x")]) == {}
 
 
-async def test_old_manifests_are_removed_unless_an_epoch_offers_them(database: SqliteDatabase, tmp_path: Path) -> None:
+async def test_old_manifests_are_removed_unless_an_epoch_offers_them(database: OpenedDatabase, tmp_path: Path) -> None:
     """MCP-166: nothing that was sent can change because of it."""
     clock = ManualClock()
     stored = StoredManifests(database, clock, "/here")
@@ -78,14 +77,14 @@ async def test_old_manifests_are_removed_unless_an_epoch_offers_them(database: S
     for manifest in (made[2], *made[:2], offering("e")):
         await stored.store(server("x"), manifest, "v")
     await stored.store(server("other"), made[0], "v")
-    with apsw.Connection(str(tmp_path / "x.db")) as connection:
-        connection.execute("pragma foreign_keys=off")
+    with STORES.rows(tmp_path / "x.db") as run:
         rows = [("1", f'{{"s":"{made[1].hash}"}}'), ("2", ""), ("3", '{"s":"another"}'), ("4", '{"s":"another"}')]
         for id, offer in rows:
-            connection.execute(
+            run(
                 "insert into session_context_epoch (session_id, baseline_id, snapshot_id, baseline_seq, revision,"
-                " observed, offer) values (?, 1, 1, 0, 0, 0, ?)",
-                (id, offer),
+                " observed, offer) values (?, '1', '1', 0, 0, '0', ?)",
+                id,
+                offer,
             )
     clock.advance(KEPT_MILLIS + 1)
     await stored.store(server("x"), made[3], "v")
@@ -94,7 +93,7 @@ async def test_old_manifests_are_removed_unless_an_epoch_offers_them(database: S
     assert await stored.get(offering("e").hash) is not None  # the newest until now, as others may still believe
 
 
-async def test_what_cannot_be_read_is_unknown(database: SqliteDatabase, tmp_path: Path) -> None:
+async def test_what_cannot_be_read_is_unknown(database: OpenedDatabase, tmp_path: Path) -> None:
     stored = StoredManifests(database, ManualClock(), "/here")
     await stored.store(server("x"), offering("a").replace(data=b"not json"), "v")
     assert await stored.newest(server("x")) is None

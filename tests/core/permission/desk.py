@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from tests.conftest import ManualClock
 from tests.core.event.samples import SES
+from tests.stores.stores import OpenedDatabase
 
 from holdfast.core.clock import Ids
-from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.event.bus import Announcement
 from holdfast.core.event.log import EventLog
 from holdfast.core.permission.authority import Authorities
@@ -72,7 +72,7 @@ class Desk:
     def __init__(
         self,
         log: EventLog,
-        database: SqliteDatabase,
+        database: OpenedDatabase,
         ids: Ids,
         clock: ManualClock,
         *,

@@ -17,7 +17,7 @@ from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.queries import SQL, load_migrations
 from holdfast.core.event.log import EventLog
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.store("sqlite", reason="files of earlier versions")]
 
 SAVED = """
 insert into project (id, worktree, vcs, time_created) values ('prj_1', :known, 'git', 1), ('global', '/', null, 1),

@@ -167,6 +167,7 @@ async def test_approvals_stay_in_their_project(desk: Desk, ids: Ids, clock: Manu
     await other.close()
 
 
+@pytest.mark.store("sqlite", reason="foreign keys")
 async def test_approvals_go_with_their_project(desk: Desk, story: Story) -> None:
     """TOL-097: deleting a project deletes what was approved for it."""
     asked = await desk.permissions.ask(want(save=("*",)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from tests.conftest import ManualClock
@@ -16,6 +16,8 @@ from holdfast.core.database.errors import Fenced
 from holdfast.core.database.unit import Fence, Statement, Unit
 from holdfast.core.permission.errors import DeniedByPerson, DeniedWithFeedback, PermissionNotFound
 from holdfast.core.session.ownership import Lease
+from holdfast.core.session.store import SessionStore
+from holdfast.core.session.stored_activity import OpenRequest
 from holdfast.schema.codec import decode_any
 from holdfast.schema.permission import PermissionRequest
 from holdfast.schema.session_event import PermissionAsked
@@ -84,7 +86,7 @@ async def test_a_request_of_a_dead_process_is_closed_by_the_next_drain(
     left = await _left_behind(story)
     task, mine = await desk.wait(want("edit", "mine"))
     assert {item.id for item in await desk.permissions.list()} == {left, mine.id}
-    await desk.permissions.abandon(SES, await _lease(story))
+    await desk.permissions.abandon(await _opened(story), await _lease(story))
     assert await desk.permissions.list() == (mine,)
     assert await desk.ear.count(REPLIED, 1) == [{"sessionID": SES, "requestID": left, "reply": "reject"}]
     with pytest.raises(PermissionNotFound):
@@ -99,9 +101,14 @@ async def test_only_the_owner_of_a_session_may_abandon(desk: Desk, story: Story)
     left = await _left_behind(story)
     stale = Lease(story.log, HERE, Fence(SES, "own_old", 0), ())
     await _lease(story)
+    opened = await _opened(story)
     with pytest.raises(Fenced):
-        await desk.permissions.abandon(SES, stale)
+        await desk.permissions.abandon(opened, stale)
     assert [item.id for item in await desk.permissions.list()] == [left]
+
+
+async def _opened(story: Story) -> Sequence[OpenRequest]:
+    return (await SessionStore(story.database).left_open(SES)).requests
 
 
 async def _left_behind(story: Story) -> str:

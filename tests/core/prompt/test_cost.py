@@ -21,6 +21,7 @@ FILES = 20
 ROUNDS = 15
 
 
+@pytest.mark.store("sqlite", reason="a ratio that holds for SQLite")
 async def test_admitting_mentions_costs_at_most_twice_what_reading_costs(
     runtime: Runtime, session: Session, project: Path
 ) -> None:

@@ -8,14 +8,14 @@ import pytest
 from tests.conftest import ManualClock
 from tests.core.event.samples import Story
 from tests.core.question.desk import QuestionDesk
+from tests.stores.stores import OpenedDatabase
 
 from holdfast.core.clock import Ids
-from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.event.log import EventLog
 
 
 @pytest.fixture
-async def story(database: SqliteDatabase, log: EventLog) -> Story:
+async def story(database: OpenedDatabase, log: EventLog) -> Story:
     story = Story(database, log)
     await story.begin()
     return story

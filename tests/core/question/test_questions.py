@@ -27,6 +27,7 @@ from holdfast.core.question.errors import (
 from holdfast.core.question.question import ANSWER_CHARACTERS
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.core.session.ownership import Lease
+from holdfast.core.session.store import SessionStore
 from holdfast.schema.codec import decode_any
 from holdfast.schema.location import Location
 from holdfast.schema.question import Question, QuestionRequest, QuestionTool
@@ -201,7 +202,9 @@ async def test_a_question_of_a_dead_process_is_closed_by_the_next_drain(desk: Qu
     task, mine = await desk.ask()
     take = Statement("lease.take", {"session_id": SES, "owner_id": "own_new", "token": 1, "seen_token": 0})
     await story.database.submit(Unit(SES, local=(take,)))
-    await desk.questions.abandon(SES, Lease(story.log, Location(directory="/w/here"), Fence(SES, "own_new", 1), ()))
+    lease = Lease(story.log, Location(directory="/w/here"), Fence(SES, "own_new", 1), ())
+    opened = (await SessionStore(story.database).left_open(SES)).requests
+    await desk.questions.abandon(opened, lease)
     assert await desk.questions.list() == (mine,)
     assert await desk.ear.count(REJECTED, 1) == [{"sessionID": SES, "requestID": left.id}]
     assert not task.done()

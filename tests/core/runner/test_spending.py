@@ -9,6 +9,7 @@ import pytest
 from holdfast.core.clock import SystemClock
 from holdfast.core.database.errors import StorageBusy
 from holdfast.core.runner.spending import Spending
+from holdfast.core.session.stored_start import BudgetsAtStart
 from holdfast.schema.session import NO_TOKENS
 from holdfast.schema.turn_event import TurnAnswered
 
@@ -20,12 +21,7 @@ class Limited:
 
     revision = 1
 
-    async def refresh(self) -> None: ...
-
-    async def budgets(self, session_id: str) -> list[str]:
-        return ["a budget"]
-
-    async def pause(self, session_id: str) -> None: ...
+    def learn(self, revision: int) -> None: ...
 
 
 class Busy:
@@ -39,6 +35,7 @@ async def test_a_reservation_that_cannot_be_corrected_leaves_the_calls_of_the_tu
     """SES-373: they run by then, and their settlements are committed, or fail, by themselves."""
     known = cast("Any", Limited())
     spending = Spending(known, known, SystemClock(), "ses_1")
-    await spending.begin(cast("Any", Busy()), None)
+    at_start = BudgetsAtStart(1, limited=True, refuses=False, paused=False)
+    await spending.begin(cast("Any", Busy()), None, 1, at_start)
     answered = TurnAnswered(timestamp=1, session_id="ses_1", cost=0.0, tokens=NO_TOKENS)
     await spending.answered(cast("Any", Busy()), answered)

@@ -34,8 +34,9 @@ from tests.core.session.support_lab import (
 
 from holdfast.core.catalog.errors import ModelUnavailable
 from holdfast.core.permission.errors import TurnEnded
+from holdfast.core.runner import session_cache
 from holdfast.core.runner.settings import Limits, SessionSettings
-from holdfast.core.session import inbox
+from holdfast.core.session import inbox, stored_start
 from holdfast.core.session.errors import (
     AgentUnavailable,
     Interrupted,
@@ -139,6 +140,7 @@ async def test_a_bad_selection_leaves_the_input_pending(
             assert sql("select count(*) from session_context_epoch") == [(0,)]
         await runtime.sessions.switch_agent(session.id, "build")
         await runtime.sessions.switch_model(session.id, LAB)
+        await runtime.sessions.wait(session.id)
         await runtime.sessions.run(session.id)
         assert user_texts(provider.requests[0]) == ["hello"]
 
@@ -288,7 +290,8 @@ async def test_exceeding_the_safety_cap_with_work_left_fails_the_drain(tmp_path:
 async def test_the_inbox_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SES-044: a full inbox refuses and writes nothing; steers over the batch wait for the next boundary."""
     monkeypatch.setattr(inbox, "PENDING_LIMIT", 3)
-    monkeypatch.setattr(inbox, "STEER_BATCH", 2)
+    for user in (stored_start, session_cache):
+        monkeypatch.setattr(user, "STEER_BATCH", 2)
     provider = Provider()
     async with Lab(tmp_path, provider) as runtime:
         session = await new_session(runtime, model=LAB)

@@ -128,6 +128,7 @@ async def test_a_failed_drain_is_logged_once_and_not_the_waiters_failure(
         assert len([record for record in caplog.records if session.id in record.getMessage()]) == 1
 
 
+@pytest.mark.store("sqlite", reason="the folder of the locks of owners")
 async def test_a_drain_that_fails_before_it_has_its_lease_is_logged_too(
     runtime: Runtime, session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -52,6 +52,7 @@ def pages(runtime: Runtime) -> int:
     )
 
 
+@pytest.mark.store("sqlite", reason="pages of a file")
 async def test_a_fork_of_ten_thousand_messages_is_small_and_quick(runtime: Runtime) -> None:
     """SES-326: at most 10 ms and 10 kB, with a System Context of 40 kB."""
     (runtime.directory / "AGENTS.md").write_text("Keep it short.\n" * 2_700)
@@ -100,6 +101,7 @@ async def test_each_fork_of_a_fork_adds_a_message(runtime: Runtime) -> None:
     assert [row.id for row in await runtime.sessions.context(current.id)] == expected
 
 
+@pytest.mark.store("sqlite", reason="plans of SQLite")
 async def test_pages_of_a_fork_read_only_what_they_return(runtime: Runtime) -> None:
     """SES-326: no plan sorts or scans the conversation."""
     from holdfast.core.database.queries import load_queries

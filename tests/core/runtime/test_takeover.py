@@ -1,163 +1,200 @@
-"""When the owner of a Session dies or stops: at once after `kill -9`, after the expiry when it only stands still."""
+"""Nodes on one database: one ends or stops, another that runs goes on with what it left."""
 
 from __future__ import annotations
 
 import asyncio
-import signal
-import sys
+import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.conftest import ManualClock
-from tests.core.conftest import ToolRuntime, event_types, messages, new_session, tables, user_texts
+from tests.core.conftest import Pair, ToolRuntime, event_types, messages, new_session, tables, user_texts
 
-from holdfast.core.database.errors import Fenced
-from holdfast.core.session import ownership
+from holdfast.core.runtime import takeover
+from holdfast.core.session import liveness as liveness_module
+from holdfast.core.session.liveness import FileLiveness, ServerLiveness
+from holdfast.core.session.nodes import NodeInfo, rank
+from holdfast.core.session.ownership import EXPIRY_SECONDS
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.prompt import Prompt
-from holdfast.schema.session_message import AssistantMessage, ToolError, ToolPart
+from holdfast.schema.session_message import AssistantMessage
 
 pytestmark = pytest.mark.anyio
 
-ROOT = Path(__file__).parents[3]
-SESSION = "ses_shared"
-PROMPTLY = 10.0
-"""Seconds; well below the expiry, which is what a takeover must not wait for."""
+HELLO = Prompt(text="hello")
 
 
-@asynccontextmanager
-async def stuck_process(data: Path, project: Path, where: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.core.session.child",
-        str(data),
-        str(project),
-        SESSION,
-        where,
-        cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    try:
-        assert await process.stdout.readline() == b"held\n"
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(takeover, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(takeover, "STAGGER_SECONDS", 0.05)
+    monkeypatch.setattr(liveness_module, "SETTLING_SECONDS", 0.05)
 
 
-async def kill(process: asyncio.subprocess.Process) -> None:
-    process.send_signal(signal.SIGKILL)
-    await process.wait()
+async def serve(*hosts: ToolRuntime) -> None:
+    for number, host in enumerate(hosts):
+        await host.takeover.start(NodeInfo(name=f"node-{number}"))
 
 
-async def test_a_killed_owner_is_succeeded_at_once(tmp_path: Path, project: Path) -> None:
-    """SES-078, SES-079, SES-137: the waiting host goes on as soon as the lock is free; the lost call is reported."""
-    data, model = tmp_path / "data", ScriptedTransport()
-    async with (
-        stuck_process(data, project, "tool") as process,
-        ToolRuntime(data=data, directory=project, transport=model) as runtime,
-    ):
-        assert await runtime.sessions.active() == [SESSION]
-        await runtime.sessions.prompt(SESSION, Prompt(text="from the survivor"))
-        await kill(process)
-        async with asyncio.timeout(PROMPTLY):
-            await runtime.sessions.wait(SESSION)
-        assert user_texts(model.requests[0]) == ["hello", "from the survivor"]
-        called = (await messages(runtime, SESSION))[1]
-        assert isinstance(called, AssistantMessage)
-        part = called.content[-1]
-        assert isinstance(part, ToolPart)
-        assert isinstance(part.state, ToolError)
-        assert part.state.error.message == "Tool execution interrupted"
-        assert await runtime.sessions.active() == []
-        assert await runtime.verify() == []
+def lose_lock(host: ToolRuntime) -> None:
+    """As the end of its process does."""
+    liveness = host._ownership._liveness
+    if isinstance(liveness, FileLiveness):
+        assert liveness._lock is not None
+        os.close(liveness._lock)
+        liveness._lock = None
+    else:
+        assert isinstance(liveness, ServerLiveness)
+        liveness._lock._listener.close()  # type: ignore[attr-defined]
 
 
-async def test_wait_and_interrupt_return_when_the_owner_is_killed(tmp_path: Path, project: Path) -> None:
-    """SES-078, SES-068, SES-058: wait and interrupt, begun while the owner lived, return once it is killed."""
+async def until_asked(model: ScriptedTransport, count: int = 1) -> None:
+    async with asyncio.timeout(10):
+        await model.seen(count)
+
+
+async def suspend(host: ToolRuntime, session_id: str) -> None:
+    """End the turn in this host as a shutdown does, and nothing else."""
+    await host.execution._coordinator.close()
+    assert (await event_types(host, session_id))[-1] == "activity.suspended"
+
+
+async def test_a_node_goes_on_with_what_another_one_left(pair: Pair) -> None:
+    """STO-102: the turn that a shutdown cut short is taken again by the node that runs, without anybody asking."""
+    await serve(pair.a, pair.b)
+    pair.model_a.hold(0)
+    await pair.a.sessions.prompt(pair.session.id, HELLO)
+    await until_asked(pair.model_a)
+    await suspend(pair.a, pair.session.id)
+    lose_lock(pair.a)
+    await until_asked(pair.model_b)
+    await pair.b.sessions.wait(pair.session.id)
+    assert [user_texts(request) for request in pair.model_b.requests] == [["hello"]]
+    assert (await event_types(pair.b, pair.session.id))[-1] == "step.ended"
+
+
+async def test_a_waiter_of_another_node_waits_for_the_takeover_too(pair: Pair) -> None:
+    """STO-102: from the outside there is one wait, whichever node ended in between."""
+    await serve(pair.a, pair.b)
+    pair.model_a.hold(0)
+    await pair.a.sessions.prompt(pair.session.id, HELLO)
+    await until_asked(pair.model_a)
+    waiting = asyncio.create_task(pair.b.sessions.wait(pair.session.id))
+    await suspend(pair.a, pair.session.id)
+    lose_lock(pair.a)
+    await waiting
+    assert len(pair.model_b.requests) == 1
+    assert (await event_types(pair.b, pair.session.id))[-1] == "step.ended"
+
+
+async def test_a_lost_wake_is_found_by_a_running_node(pair: Pair) -> None:
+    """STO-102: the input was admitted, and its process ended before it began."""
+    await serve(pair.a, pair.b)
+    pair.a.execution.wake = lambda session_id: None  # type: ignore[method-assign]
+    await pair.a.sessions.prompt(pair.session.id, HELLO)
+    assert pair.model_b.requests == []
+    lose_lock(pair.a)
+    await until_asked(pair.model_b)
+    await pair.b.sessions.wait(pair.session.id)
+    assert pair.model_a.requests == []
+
+
+async def test_the_row_of_a_dead_process_is_removed(pair: Pair) -> None:
+    """STO-103: with its leases, once everything was looked through."""
+    await serve(pair.a, pair.b)
+    pair.model_a.hold(0)
+    await pair.a.sessions.prompt(pair.session.id, HELLO)
+    await until_asked(pair.model_a)
+    lose_lock(pair.a)
+    with tables(pair.b) as sql:
+        async with asyncio.timeout(10):
+            while sql("select 1 from owner where id = ?", pair.a._ownership.id):  # noqa: ASYNC110 - only looking tells
+                await asyncio.sleep(0.01)
+        assert sql("select count(*) from session_lease where owner_id = ?", pair.a._ownership.id) == [(0,)]
+    (left,) = await pair.b.sessions.interrupted()
+    assert left.stage == "dispatched"  # a decision: it may have reached the provider
+
+
+async def test_a_process_that_does_not_serve_takes_nothing_over(pair: Pair) -> None:
+    """STO-102"""
+    await serve(pair.a)
+    pair.model_a.hold(0)
+    await pair.a.sessions.prompt(pair.session.id, HELLO)
+    await until_asked(pair.model_a)
+    await suspend(pair.a, pair.session.id)
+    lose_lock(pair.a)
+    await asyncio.sleep(0.1)
+    assert pair.model_b.requests == []
+
+
+@pytest.fixture
+async def three(tmp_path: Path, project: Path) -> AsyncIterator[list[tuple[ToolRuntime, ScriptedTransport]]]:
+    models = [ScriptedTransport() for _ in range(3)]
     data = tmp_path / "data"
     async with (
-        stuck_process(data, project, "model") as process,
-        ToolRuntime(data=data, directory=project, transport=ScriptedTransport()) as runtime,
+        ToolRuntime(data=data, directory=project, transport=models[0]) as a,
+        ToolRuntime(data=data, directory=project, transport=models[1]) as b,
+        ToolRuntime(data=data, directory=project, transport=models[2]) as c,
     ):
-        process.send_signal(signal.SIGSTOP)  # it holds its lock and its lease, and answers nothing
-        waiting = asyncio.create_task(runtime.sessions.wait(SESSION))
-        stopping = asyncio.create_task(runtime.sessions.interrupt(SESSION))
-        done, _ = await asyncio.wait({waiting, stopping}, timeout=0.3)
-        assert not done
-        await kill(process)
-        async with asyncio.timeout(PROMPTLY):
-            await asyncio.gather(waiting, stopping)
-        assert await runtime.sessions.active() == []
-        with tables(runtime) as sql:
-            assert sql("select count(*) from session_control") == [(0,)]
+        yield list(zip((a, b, c), models, strict=True))
 
 
-async def test_an_interruption_reaches_another_process(tmp_path: Path, project: Path) -> None:
-    """SES-078: the owner stops its tool, records it and lets go; the process itself lives on."""
-    data = tmp_path / "data"
-    async with (
-        stuck_process(data, project, "tool") as process,
-        ToolRuntime(data=data, directory=project, transport=ScriptedTransport()) as runtime,
-    ):
-        async with asyncio.timeout(PROMPTLY):
-            await runtime.sessions.interrupt(SESSION)
-        types = await event_types(runtime, SESSION)
-        assert types.count("tool.failed") == 1
-        assert await runtime.sessions.active() == []
-        assert process.returncode is None
+async def test_two_nodes_that_notice_do_the_work_once_and_share_it(
+    three: list[tuple[ToolRuntime, ScriptedTransport]],
+) -> None:
+    """STO-103: every Session goes on once, and neither of the nodes does everything."""
+    (a, model_a), (b, model_b), (c, model_c) = three
+    await serve(a, b, c)
+    count = 16
+    for number in range(count):
+        model_a.hold(number)
+    sessions = [await new_session(a) for _ in range(count)]
+    for session in sessions:
+        await a.sessions.prompt(session.id, HELLO)
+    await until_asked(model_a, count)
+    await a.execution._coordinator.close()
+    lose_lock(a)
+    async with asyncio.timeout(20):
+        while len(model_b.requests) + len(model_c.requests) < count:  # noqa: ASYNC110 - only looking tells
+            await asyncio.sleep(0.01)
+        for session in sessions:
+            await b.sessions.wait(session.id)
+            await c.sessions.wait(session.id)
+    assert len(model_b.requests) + len(model_c.requests) == count
+    assert model_b.requests
+    assert model_c.requests
+    for session in sessions:
+        answers = [item for item in await messages(b, session.id) if isinstance(item, AssistantMessage)]
+        assert [answer.finish for answer in answers] == ["error", "stop"]
 
 
-async def test_an_owner_that_stands_still_loses_its_lease_after_the_expiry(tmp_path: Path, project: Path) -> None:
-    """SES-078: with a living lock but no heartbeat it is believed for a while, then replaced, then fenced."""
-    still, clock = ManualClock(), ManualClock()
-    stuck, model = ScriptedTransport(), ScriptedTransport()
-    gate = stuck.hold(0)
-    async with (
-        ToolRuntime(data=tmp_path / "data", directory=project, transport=stuck, clock=still) as owner,
-        ToolRuntime(data=tmp_path / "data", directory=project, transport=model, clock=clock) as other,
-    ):
-        session = await new_session(owner)
-        joined = asyncio.create_task(owner.sessions.run(session.id))
-        await stuck.seen(1)
-        clock.advance(int(ownership.EXPIRY_SECONDS * 1000) - 1)
-        assert await other.sessions.active() == [session.id]
-        clock.advance(1)
-        assert await other.sessions.active() == []
-        await other.sessions.prompt(session.id, Prompt(text="take over"))
-        await other.sessions.wait(session.id)
-        assert len(model.requests) == 1
-        before = await event_types(other, session.id)
-        gate.set()
-        with pytest.raises(Fenced):
-            await joined
-        assert await event_types(other, session.id) == before
+async def test_a_stopped_owner_loses_its_sessions_and_is_refused(pair: Pair) -> None:
+    """STO-104: its lock is held, and it has not reported for too long."""
+    await serve(pair.a, pair.b)
+    gate = pair.model_a.hold(0)
+    await pair.a.sessions.prompt(pair.session.id, HELLO)
+    await until_asked(pair.model_a)
+    pair.a._ownership._stop_serving()  # it beats no more
+    with tables(pair.b) as sql:
+        old = int(EXPIRY_SECONDS * 1000) + 1000
+        sql("update owner set beat = beat - ? where id = ?", old, pair.a._ownership.id)
+    async with asyncio.timeout(10):
+        while not await pair.b.sessions.interrupted():  # noqa: ASYNC110 - only looking tells
+            await asyncio.sleep(0.01)
+    await pair.b.sessions.recover(pair.session.id, "continue")
+    await until_asked(pair.model_b)
+    await pair.b.sessions.wait(pair.session.id)
+    before = await event_types(pair.b, pair.session.id)
+    gate.set()
+    await pair.a.sessions.wait(pair.session.id)
+    assert await event_types(pair.b, pair.session.id) == before
+    assert await pair.b.verify() == []
 
 
-async def test_a_beating_owner_keeps_its_lease(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SES-078: each heartbeat starts the expiry anew, also during one long turn."""
-    monkeypatch.setattr(ownership, "BEAT_SECONDS", 0.01)
-    clock = ManualClock()
-    stuck = ScriptedTransport()
-    gate = stuck.hold(0)
-    async with (
-        ToolRuntime(data=tmp_path / "data", directory=project, transport=stuck, clock=clock) as owner,
-        ToolRuntime(data=tmp_path / "data", directory=project, transport=ScriptedTransport(), clock=clock) as other,
-    ):
-        session = await new_session(owner)
-        await owner.sessions.prompt(session.id, Prompt(text="hello"))
-        await stuck.seen(1)
-        with tables(other) as sql:
-            for _ in range(3):
-                clock.advance(int(ownership.EXPIRY_SECONDS * 1000) - 1)
-                async with asyncio.timeout(PROMPTLY):
-                    while sql("select beat from owner") != [(clock.now(),)]:  # noqa: ASYNC110 - rows call nobody
-                        await asyncio.sleep(0.005)
-                assert await other.sessions.active() == [session.id]
-        gate.set()
-        await owner.sessions.wait(session.id)
+def test_sessions_spread_evenly_and_everybody_agrees() -> None:
+    """STO-103"""
+    nodes = ["own_a", "own_b", "own_c"]
+    for session in (f"ses_{number}" for number in range(50)):
+        assert sorted(rank(node, nodes, session) for node in nodes) == [0, 1, 2]
+    firsts = [next(node for node in nodes if rank(node, nodes, f"ses_{n}") == 0) for n in range(300)]
+    assert all(60 < firsts.count(node) < 140 for node in nodes)

@@ -15,8 +15,8 @@ from pathlib import Path
 from tests.conftest import ManualClock
 from tests.core.session.support_day import AGENTS, DAY, MORNING, Place, calling, play, say
 
-from holdfast.core.database.execute import Outcome
-from holdfast.core.database.writer import Job, Writer
+from holdfast.core.database.job import Job, Outcome
+from holdfast.core.database.writer import Writer
 from holdfast.llm.offline import ScriptedTransport
 
 

@@ -17,6 +17,7 @@ from holdfast.core.event.bus import Announcement
 from holdfast.core.location.services import LocationServices
 from holdfast.core.runner.runner import Runner
 from holdfast.core.runner.settings import SessionSettings
+from holdfast.core.session.liveness import FileLiveness
 from holdfast.core.tool.tool import Tool, ToolContext
 from holdfast.llm.route.transport import HttpRequest
 from holdfast.schema.codec import decode_any, encode
@@ -223,10 +224,10 @@ async def crashed(life: Callable[[], Coroutine[Any, Any, tuple[Lab, T]]]) -> T:
 
 def die(loop: asyncio.AbstractEventLoop, runtime: ToolRuntime) -> None:
     """The lock is free, nothing more is written, and no line of this life does anything again."""
-    ownership = runtime._ownership
-    if ownership._lock is not None:
-        os.close(ownership._lock)
-        ownership._lock = None
+    liveness = runtime._ownership._liveness
+    if isinstance(liveness, FileLiveness) and liveness._lock is not None:
+        os.close(liveness._lock)
+        liveness._lock = None
     runtime.database.close()
     loop.set_exception_handler(lambda loop, context: None)
     for _ in range(100):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import apsw
 import pytest
+from tests.core.conftest import tables
 
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.llm.offline import ScriptedTransport
@@ -29,13 +29,14 @@ async def say(runtime: Runtime, session: Session, kind: str, name: str) -> None:
 async def baseline_at_head(runtime: Runtime, session: Session) -> None:
     """An epoch whose baseline covers everything so far."""
     seq = await runtime.log.latest(session.id)
-    connection = apsw.Connection(str(runtime.paths.database))
-    connection.execute(
-        "insert or replace into session_context_epoch (session_id, baseline_id, snapshot_id, baseline_seq)"
-        " values (?, 'b', '{}', ?)",
-        (session.id, seq),
-    )
-    connection.close()
+    with tables(runtime) as sql:
+        sql("delete from session_context_epoch where session_id = ?", session.id)
+        sql(
+            "insert into session_context_epoch (session_id, baseline_id, snapshot_id, baseline_seq)"
+            " values (?, 'b', '{}', ?)",
+            session.id,
+            seq,
+        )
 
 
 async def names(runtime: Runtime, session: Session) -> list[str]:

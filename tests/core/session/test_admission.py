@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import apsw
+import psycopg
 import pytest
 from tests.core.conftest import MODEL, event_types, messages, new_session, steps, tables
 
@@ -19,6 +20,7 @@ from holdfast.schema.session import Session
 from holdfast.schema.session_event import ContextUpdated, StepStarted, Synthetic
 
 pytestmark = pytest.mark.anyio
+NOT_UNIQUE = (apsw.ConstraintError, psycopg.errors.UniqueViolation)
 
 HELLO = Prompt(text="hello")
 
@@ -249,5 +251,5 @@ async def test_sequences_are_unique_in_the_inbox(runtime: Runtime, session: Sess
     row = "insert into session_input (session_id, admitted_seq, id, prompt, delivery, promoted_seq, time_created)"
     with tables(runtime) as sql:
         for admitted, promoted in ((receipt.admitted_seq, None), (999, receipt.promoted_seq)):
-            with pytest.raises(apsw.ConstraintError):
+            with pytest.raises(NOT_UNIQUE):
                 sql(f"{row} values (?, ?, 'msg_2', '{{}}', 'steer', ?, 0)", session.id, admitted, promoted)

@@ -39,7 +39,11 @@ from holdfast.llm.offline import ScriptedTransport, Turn
 from holdfast.schema.session import Session
 from holdfast.schema.session_message import SystemMessage, ToolCompleted, ToolError, ToolPart, UserMessage
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.timeout(600),
+    pytest.mark.store("sqlite", reason="copies of the file at each sync"),
+]
 
 THURSDAY = "Thu Jun 04 2026"
 

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import pytest
 from tests.core.conftest import HeldTool, ToolRuntime, new_session, script, tables
 
+from holdfast.core.database.job import Job
+from holdfast.core.database.postgres.writer import Writer as PostgresWriter
 from holdfast.core.database.unit import Statement
-from holdfast.core.database.writer import Job, Writer
+from holdfast.core.database.writer import Writer
 from holdfast.core.runner.spending import OUTPUT_TOKENS, Expected
 from holdfast.core.session.budgets import described
 from holdfast.core.session.records import NewSession
@@ -46,16 +48,24 @@ async def answered(runtime: ToolRuntime, session: Session) -> None:
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of all statements that are committed from now on."""
     found: list[str] = []
-    commit = Writer._commit
+    commit, put = Writer._commit, PostgresWriter.put
+
+    def note(job: Job) -> None:
+        parts: list[Statement] = [*job.unit.before, *job.unit.local]
+        parts += [statement for event in job.unit.events for statement in event.projections]
+        found.extend(statement.name for statement in parts)
 
     def noted(writer: Writer, batch: Sequence[Job]) -> None:
         for job in batch:
-            parts: list[Statement] = [*job.unit.before, *job.unit.local]
-            parts += [statement for event in job.unit.events for statement in event.projections]
-            found.extend(statement.name for statement in parts)
+            note(job)
         commit(writer, batch)
 
+    def noted_by_postgres(writer: PostgresWriter, job: Job) -> None:
+        note(job)
+        put(writer, job)
+
     monkeypatch.setattr(Writer, "_commit", noted)
+    monkeypatch.setattr(PostgresWriter, "put", noted_by_postgres)
     return found
 
 

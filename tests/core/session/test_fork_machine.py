@@ -11,11 +11,12 @@ from typing import Any, Literal, NamedTuple, get_args
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.core.event.samples import ENSURE_PROJECT, MODEL, raw, record
+from tests.stores.stores import STORES
 
 from holdfast.core.clock import Ids, SystemClock
 from holdfast.core.context.epoch import Epochs
 from holdfast.core.context.metrics import Metrics
-from holdfast.core.database.database import PROJECTIONS, SqliteDatabase
+from holdfast.core.database.database import PROJECTIONS
 from holdfast.core.event.log import EventLog
 from holdfast.core.runtime.forks import Forks
 from holdfast.core.session.errors import EmptySession
@@ -69,7 +70,7 @@ class Machine:
     """Each action happens in the database and to plain lists."""
 
     def __init__(self, path: Path) -> None:
-        self.database = SqliteDatabase(path)
+        self.database = STORES.open(path)
         clock = SystemClock()
         self.ids = Ids(clock, random.Random(7))
         self.log = EventLog(self.database, MANIFEST, SESSION_PROJECTORS, self.ids)

@@ -12,6 +12,7 @@ from tests.core.conftest import event_types, messages, new_session
 from tests.core.runtime.test_recovery import stuck
 from tests.core.session.support_lab import LAB, OTHER, Lab, Provider, calls, contents, crashed, overflows, says, tool
 
+from holdfast.core.database.unit import Committed
 from holdfast.core.runner.history import History
 from holdfast.core.session.inbox import Inbox
 from holdfast.schema.prompt import Admission, Prompt, PromptOptions
@@ -109,14 +110,14 @@ async def test_an_input_that_is_withdrawn_at_the_last_moment_does_not_decide(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SES-303, SES-206: the turn is prepared again, with the options of the input that is left."""
-    original = Inbox.promote
+    original = Inbox.promote_all
 
-    async def withdrawing(self: Inbox, inputs: Sequence[Admission], *more: Any) -> list[Admission]:
+    async def withdrawing(self: Inbox, inputs: Sequence[Admission], *more: Any, **options: Any) -> Committed:
         if inputs and inputs[-1].id == "msg_2":
             await runtime.sessions.withdraw(session.id, "msg_2")
-        return await original(self, inputs, *more)
+        return await original(self, inputs, *more, **options)
 
-    monkeypatch.setattr(Inbox, "promote", withdrawing)
+    monkeypatch.setattr(Inbox, "promote_all", withdrawing)
     provider = Provider()
     async with Lab(tmp_path, provider) as runtime:
         session = await new_session(runtime, model=LAB)

@@ -4,7 +4,6 @@ declined, corrected or broken, and settled once."""
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from tests.core.session.support_day import (
 )
 from tests.core.session.support_day_desk import Desk, call, desk_of, rules
 from tests.llm.support import sse
+from tests.stores.stores import STORES
 
 from holdfast.core.permission.errors import FEEDBACK_CHARACTERS, PermissionNotFound
 from holdfast.core.runner.publish import TOOL_INTERRUPTED
@@ -282,7 +282,7 @@ async def test_a_request_made_before_a_crash_is_never_approved_by_itself(
 def crashed(place: Place, tmp_path: Path, model: ScriptedTransport) -> Runtime:
     """Another process on what this one would leave if it died now."""
     data = tmp_path / "after"
-    shutil.copytree(place.data, data, ignore=shutil.ignore_patterns("*-shm", "owners"))
+    STORES.copy(place.data, data)
     return Runtime(
         paths=Paths(data),
         directory=place.project,

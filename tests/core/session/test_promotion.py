@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,12 +14,14 @@ from tests.conftest import ManualClock
 from tests.core.conftest import event_types, lease_of, messages, new_session, tables, user_texts
 
 from holdfast.core.database.errors import StorageError
+from holdfast.core.database.read import Read
 from holdfast.core.event.bus import Announcement
 from holdfast.core.runtime.runtime import Paths, Runtime
-from holdfast.core.session.inbox import Boundary, Inbox
+from holdfast.core.session.inbox import Inbox
 from holdfast.core.session.input_errors import LifecycleConflict
 from holdfast.core.session.ownership import Lease
 from holdfast.core.session.store import SessionStore
+from holdfast.core.session.stored_sessions import Boundary, SessionAtBoundary
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.codec import decode_any
 from holdfast.schema.prompt import Admission, Delivery, Prompt
@@ -162,7 +165,7 @@ async def test_a_real_conflict_ends_the_drain_and_leaves_the_input(
 
 
 class Interfering(SessionStore):
-    """Lets something happen between reading the pending inputs and promoting them."""
+    """Admits inputs between the reads of a boundary, and promotes some before its caller does."""
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime.database)
@@ -170,24 +173,35 @@ class Interfering(SessionStore):
         self.promote: tuple[str, ...] = ()
         self.admit: tuple[str, ...] = ()
 
-    async def pending(self, session_id: str, delivery: str, *, cutoff: int, limit: int) -> list[Admission]:
-        admit, self.admit = self.admit, ()
-        for id in admit:
-            await self._runtime.sessions.prompt(session_id, Prompt(text=id), id=id, resume=False)
-        found = await super().pending(session_id, delivery, cutoff=cutoff, limit=limit)
-        for receipt in found:
+    async def at_boundary(self, session_id: str) -> SessionAtBoundary:
+        fetch_many = self._database.fetch_many
+
+        async def interrupted(first: Read, *others: Read) -> list[list[Any]]:
+            found = await fetch_many(first)
+            admit, self.admit = self.admit, ()
+            for id in admit:
+                await self._runtime.sessions.prompt(session_id, Prompt(text=id), id=id, resume=False)
+            return [*found, *await fetch_many(*others)]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self._database, "fetch_many", interrupted)
+            seen = await super().at_boundary(session_id)
+        for receipt in seen.steers:
             if receipt.id in self.promote:
                 await self._runtime.log.publish(promotion(receipt))
-        return found
+        return seen
 
 
-def inbox_of(runtime: Runtime, store: SessionStore) -> Inbox:
-    return Inbox(runtime.log, store, runtime._ids, runtime._clock)
+def inbox_of(runtime: Runtime) -> Inbox:
+    return Inbox(runtime.log, runtime.store, runtime._ids, runtime._clock)
 
 
-async def promote(inbox: Inbox, session_id: str, boundary: Boundary, lease: Lease) -> int:
+async def promote(
+    runtime: Runtime, session_id: str, boundary: Boundary, lease: Lease, store: SessionStore | None = None
+) -> int:
     """One boundary; how many inputs it took."""
-    return len(await inbox.promote(await inbox.due(session_id, boundary), lease))
+    seen = await (store or runtime.store).at_boundary(session_id)
+    return len(await inbox_of(runtime).promote(seen.due(boundary), lease))
 
 
 async def test_an_input_that_another_promoted_first_is_no_conflict(runtime: Runtime, session: Session) -> None:
@@ -197,7 +211,7 @@ async def test_an_input_that_another_promoted_first_is_no_conflict(runtime: Runt
     store = Interfering(runtime)
     store.promote = ("msg_1",)
     lease = await lease_of(runtime, session.id)
-    await promote(inbox_of(runtime, store), session.id, "steer", lease)
+    await promote(runtime, session.id, "steer", lease, store)
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_1", "msg_2"]
     assert (await event_types(runtime, session.id)).count("prompted") == 2
     assert await runtime.store.waiting(session.id) == frozenset()
@@ -208,8 +222,7 @@ async def test_promoters_at_once_make_one_message(runtime: Runtime, session: Ses
     for id in ("msg_1", "msg_2", "msg_3"):
         await runtime.sessions.prompt(session.id, Prompt(text=id), id=id, resume=False)
     lease = await lease_of(runtime, session.id)
-    inbox = inbox_of(runtime, runtime.store)
-    await asyncio.gather(*(promote(inbox, session.id, "steer", lease) for _ in range(5)))
+    await asyncio.gather(*(promote(runtime, session.id, "steer", lease) for _ in range(5)))
     assert (await event_types(runtime, session.id)).count("prompted") == 3
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_1", "msg_2", "msg_3"]
 
@@ -244,10 +257,10 @@ async def test_a_steer_that_arrives_during_the_batch_waits(runtime: Runtime, ses
         await runtime.sessions.prompt(session.id, Prompt(text=id), id=id, resume=False)
     store = Interfering(runtime)
     store.admit = ("msg_late",)
-    inbox, lease = inbox_of(runtime, store), await lease_of(runtime, session.id)
-    assert await promote(inbox, session.id, "steer", lease) == 2
+    lease = await lease_of(runtime, session.id)
+    assert await promote(runtime, session.id, "steer", lease, store) == 2
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_b", "msg_a"]
-    assert await promote(inbox, session.id, "steer", lease) == 1
+    assert await promote(runtime, session.id, "steer", lease) == 1
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_b", "msg_a", "msg_late"]
 
 
@@ -260,8 +273,8 @@ async def test_a_queue_boundary_takes_one_queued_input_first_and_then_steers(
         await runtime.sessions.prompt(session.id, Prompt(text=id), id=id, delivery=delivery, resume=False)
     store = Interfering(runtime)
     store.admit = ("msg_late",)
-    inbox, lease = inbox_of(runtime, store), await lease_of(runtime, session.id)
-    assert await promote(inbox, session.id, "queue", lease) == 3
+    lease = await lease_of(runtime, session.id)
+    assert await promote(runtime, session.id, "queue", lease, store) == 3
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_q1", "msg_s1", "msg_s2"]
 
 
@@ -271,8 +284,8 @@ async def test_an_input_that_is_withdrawn_or_put_off_meanwhile_is_not_promoted(
     """SES-303: of three inputs that were due, one is left; the others are as their callers wanted."""
     for id in ("msg_1", "msg_2", "msg_3"):
         await runtime.sessions.prompt(session.id, Prompt(text=id), id=id, resume=False)
-    inbox, lease = inbox_of(runtime, runtime.store), await lease_of(runtime, session.id)
-    due = await inbox.due(session.id, "steer")
+    inbox, lease = inbox_of(runtime), await lease_of(runtime, session.id)
+    due = (await runtime.store.at_boundary(session.id)).due("steer")
     await runtime.sessions.withdraw(session.id, "msg_1")
     await runtime.sessions.deliver_as(session.id, "msg_2", "queue")
     promoted = await inbox.promote(due, lease)

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import apsw
 import pytest
 from aiohttp import web
 from tests.conftest import ManualClock
@@ -31,6 +30,7 @@ from tests.core.session.support_day import (
     view,
 )
 from tests.core.web.site import Site, running_site
+from tests.stores.stores import STORES
 
 from holdfast.core.agent import builtin
 from holdfast.core.agent import guidance as agent_guidance
@@ -607,12 +607,11 @@ async def test_a_snapshot_of_another_version_is_lived_with(bad: Day, stored: dic
 
 
 def change_epoch(bad: Day, change: Callable[[Any], Any]) -> None:
-    connection = apsw.Connection(str(bad.place.data / "holdfast.db"))
-    snapshots = "id in (select snapshot_id from session_context_epoch)"
-    [(stored,)] = connection.execute(f"select content from context_text where {snapshots}").fetchall()
-    changed = json.dumps(change(json.loads(str(stored))))
-    connection.execute(f"update context_text set content = ? where {snapshots}", (changed,))
-    connection.close()
+    with STORES.rows(bad.place.data / "holdfast.db") as run:
+        snapshots = "id in (select snapshot_id from session_context_epoch)"
+        [(stored,)] = run(f"select content from context_text where {snapshots}")
+        changed = json.dumps(change(json.loads(str(stored))))
+        run(f"update context_text set content = ? where {snapshots}", changed)
 
 
 async def test_a_broken_snapshot_fails_a_wake_and_is_healed_by_a_run(bad: Day) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import apsw
 import msgspec
 import pytest
 from tests.conftest import MODEL, ManualClock
+from tests.core.conftest import tables
 
 from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.session.errors import MessageNotFound, MessageUndecodable, SessionNotFound
@@ -119,11 +119,9 @@ async def test_a_row_that_cannot_be_decoded_is_named(runtime: Runtime, session: 
     """SES-020: with its Session and id; the details are the cause, for the log. The next prompt is not lost on it."""
     await runtime.sessions.prompt(session.id, Prompt(text="x"), id="msg_broken")
     await runtime.sessions.wait(session.id)
-    connection = apsw.Connection(str(runtime.paths.database))
-    connection.set_busy_timeout(5000)
     broken = '{"time":{"created":1},"text":5}'
-    connection.execute("update session_message set data = ? where id = 'msg_broken'", (broken,))
-    connection.close()
+    with tables(runtime) as sql:
+        sql("update session_message set data = ? where id = 'msg_broken'", broken)
 
     with pytest.raises(MessageUndecodable) as caught:
         (await runtime.sessions.message(session.id, "msg_broken")).decode()

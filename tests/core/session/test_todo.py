@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from tests.conftest import ManualClock
 from tests.core.event.samples import Story
+from tests.stores.stores import OpenedDatabase
 
-from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.errors import StorageError
 from holdfast.core.event.log import EventLog
 from holdfast.core.session.todo import Todos
@@ -23,12 +23,12 @@ def todo(content: str, status: str = "pending", priority: str = "high") -> Todo:
 
 
 @pytest.fixture
-def todos(log: EventLog, database: SqliteDatabase, clock: ManualClock) -> Todos:
+def todos(log: EventLog, database: OpenedDatabase, clock: ManualClock) -> Todos:
     return Todos(log, database, clock)
 
 
 @pytest.fixture
-async def session(log: EventLog, database: SqliteDatabase) -> str:
+async def session(log: EventLog, database: OpenedDatabase) -> str:
     story = Story(database, log)
     await story.begin()
     return story.session_id

@@ -22,6 +22,7 @@ from tests.core.session.support_day import Place, begin, calling, play, say, too
 from tests.core.session.support_day_desk import desk_of, rules
 from tests.core.session.support_lab import LAB, Provider, Reply, ending
 from tests.core.session.support_lab import call as called
+from tests.stores.stores import STORES, on_postgres
 
 from holdfast.core.event.bus import Announcement
 from holdfast.core.permission.errors import PermissionNotFound
@@ -311,6 +312,9 @@ async def answer(permissions: Any, session_id: str, what: str) -> None:
 def photograph(stage: Stage, number: int) -> Path:
     """The files as a crash would leave them: the log may end in the middle of a write, never the database before it."""
     picture = stage.place.folder / f"picture-{number}"
+    if on_postgres():
+        STORES.copy(stage.place.data, picture)
+        return picture
     picture.mkdir()
     for name in ("holdfast.db", "holdfast.db-wal"):
         shutil.copy(stage.place.data / name, picture)

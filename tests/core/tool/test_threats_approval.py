@@ -166,10 +166,7 @@ async def test_nothing_is_shown_of_a_secret_looking_file_before_approval(
             ),
         )
         await say(runtime, session.id, "go")
-        assert [item["resources"][0] for item in desk.heard if item["action"] == "read"][:3] == [
-            ".env",
-            "deep/.env.local",
-            ".env",
-        ]
+        asked = [item["resources"][0] for item in desk.heard if item["action"] == "read"]
+        assert sorted(asked[:3]) == [".env", ".env", "deep/.env.local"]
         assert "canary-in-a-file" not in repr(await runtime.log.serialized(session.id, limit=1_000))
         assert "canary-in-a-file" not in repr(model.requests)

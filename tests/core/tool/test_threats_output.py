@@ -227,6 +227,7 @@ def open_umask() -> Iterator[None]:
     os.umask(before)
 
 
+@pytest.mark.store("sqlite", reason="the files of a database")
 @pytest.mark.usefixtures("open_umask")
 async def test_files_of_the_data_directory_are_for_their_owner_only(tmp_path: Path, model: ScriptedTransport) -> None:
     """TOL-328: whatever the umask, each file of the data directory is behind a door that only its owner opens."""

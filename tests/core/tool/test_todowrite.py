@@ -10,8 +10,8 @@ import pytest
 from tests.conftest import ManualClock
 from tests.core.event.samples import Story
 from tests.core.tool.authorizers import AllowAll
+from tests.stores.stores import OpenedDatabase
 
-from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.event.log import EventLog
 from holdfast.core.scope import Scope
 from holdfast.core.session.todo import Todos
@@ -47,12 +47,12 @@ class Denying:
 
 
 @pytest.fixture
-def todos(log: EventLog, database: SqliteDatabase, clock: ManualClock) -> Todos:
+def todos(log: EventLog, database: OpenedDatabase, clock: ManualClock) -> Todos:
     return Todos(log, database, clock)
 
 
 @pytest.fixture
-async def session(log: EventLog, database: SqliteDatabase) -> str:
+async def session(log: EventLog, database: OpenedDatabase) -> str:
     story = Story(database, log)
     await story.begin()
     return story.session_id

@@ -64,7 +64,7 @@ export type DurableEvent = {{
     readonly location?: {location}
     readonly metadata?: Record<string, unknown>
     /** In the stream of a tree: everything up to here has been told, and a later connection may continue after it. */
-    readonly cursor?: number
+    readonly cursor?: string
     readonly data: DurableEventData[Type]
   }}
 }}[keyof DurableEventData]
@@ -79,7 +79,7 @@ export type LiveEvent = {{
     readonly location?: {location}
     readonly metadata?: Record<string, unknown>
     /** In the stream of a tree: everything up to here has been told, and a later connection may continue after it. */
-    readonly cursor?: number
+    readonly cursor?: string
     readonly data: LiveEventData[Type]
   }}
 }}[keyof LiveEventData]

@@ -526,8 +526,8 @@ class SessionsGroup:
             options=options,
         )
 
-    def tree_events(self, session_id: str, *, after: int | None = None, replay: bool | None = None, options: Options | None = None) -> Stream[Event]:
-        """Durable and live events of the Session and its descendants, also of those that are created later. `session.tree.connected` marks where new events begin. Fails with SessionNotFoundError."""
+    def tree_events(self, session_id: str, *, after: str | None = None, replay: bool | None = None, options: Options | None = None) -> Stream[Event]:
+        """Durable and live events of the Session and its descendants, also of those that are created later. `session.tree.connected` marks where new events begin. Fails with InvalidCursorError, SessionNotFoundError."""
         return self._core.stream(
             operations.SESSIONS_TREE_EVENTS,
             params={"sessionID": session_id},

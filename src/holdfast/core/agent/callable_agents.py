@@ -74,10 +74,15 @@ class CallableAgents:
             return depth > 0
         line = (session.id, session.parent_id)
         if line not in self._depths:
+            self.begin(session, len(await self._ancestors(session.id)))
+        return self._depths[line] < depth
+
+    def begin(self, session: Session, ancestors: int) -> None:
+        """Take over how many ancestors a Session has, as it was read."""
+        if session.parent_id is not None:
             if len(self._depths) >= KNOWN_DEPTHS:
                 self._depths.clear()
-            self._depths[line] = len(await self._ancestors(session.id))
-        return self._depths[line] < depth
+            self._depths[session.id, session.parent_id] = ancestors
 
     @property
     def background(self) -> bool:

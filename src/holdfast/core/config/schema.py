@@ -337,10 +337,18 @@ class McpOffer(Section):
     """Up to this size, by estimate, tools are offered by their names; beyond it they are searched for."""
 
 
+class Storage(Section):
+    """Where Sessions are stored. Only the user's own configuration may set this; it is read at start."""
+
+    url: str | None = None
+    """The address of a PostgreSQL database, or `sqlite` for the file in the data directory."""
+
+
 class Holdfast(Section):
     """Settings of this runtime that OpenCode does not have."""
 
     sandbox: Literal["off", "read-only", "workspace"] | Sandbox | None = None
+    storage: Storage | None = None
 
     recovery: Literal["ask", "continue", "abandon"] | None = None
     """What happens at start to turns that ended with their process."""

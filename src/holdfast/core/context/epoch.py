@@ -69,6 +69,14 @@ class Epoch(Frozen):
     """What the tools of MCP servers are made of until the epoch ends: `core/mcp/offer.py` reads it."""
 
 
+class FirstEpoch(Frozen):
+    """The first epoch of a Session before it is stored; its `baseline_seq` is not known. The statements raise
+    ContextContention if there is one already."""
+
+    epoch: Epoch
+    statements: tuple[Statement, ...]
+
+
 class Epochs:
     """Stores the epochs of all Sessions. One per process."""
 
@@ -81,7 +89,7 @@ class Epochs:
     async def load(self, session_id: str) -> Epoch | None:
         """Raises ContextSnapshotDecodeError if the stored snapshot is damaged."""
         row = await self._row(session_id)
-        return None if row is None else _decode(session_id, row)
+        return None if row is None else decode_epoch(session_id, row)
 
     async def offer(self, session_id: str) -> str:
         """That of the Session's epoch; empty without one."""
@@ -93,16 +101,33 @@ class Epochs:
     ) -> Epoch:
         """Begin a Session's first epoch, before its first promotion. Nothing is stored if it is blocked. `offer` is
         called when an epoch begins."""
+        return await self.begin(await self.first(session_id, context, offer=offer), publisher)
+
+    async def first(self, session_id: str, context: SystemContext, *, offer: Offer = NO_OFFER) -> FirstEpoch:
+        """What a Session's first epoch is made of. Nothing is stored yet."""
         observation = await observe(context, self.metrics)
         generation = self._first(observation)
+        offered = offer()
+        observed = self._states(observation, generation.snapshot, None)
+        row, texts = self._stored(generation, observed, offered)
+        epoch = Epoch(session_id, generation.baseline, generation.snapshot, -1, 0, observed, offered)
+        return FirstEpoch(epoch, (*texts, self._change(session_id, "context.begin", row)))
+
+    async def begin(self, first: FirstEpoch, publisher: Publisher) -> Epoch:
+        """Store a first epoch in a commit of its own."""
+        session_id = first.epoch.session_id
         try:
-            row, texts = self._stored(generation, observation, offer())
-            await self._commit(session_id, "context.begin", row, publisher, texts=texts)
+            await self._publish(publisher, first.statements)
         except ContextContention:
             pass  # another drain stored its baseline first; that one is used
         else:
-            self.metrics.began(session_id, "initialized", generation.baseline)
+            self.metrics.began(session_id, "initialized", first.epoch.baseline)
         return await self._reload(session_id)  # `baseline_seq` is set inside the transaction
+
+    def begun(self, first: FirstEpoch, baseline_seq: int) -> Epoch:
+        """The epoch that a commit stored by the statements of `first`, when `baseline_seq` was the last sequence."""
+        self.metrics.began(first.epoch.session_id, "initialized", first.epoch.baseline)
+        return first.epoch.replace(baseline_seq=baseline_seq)
 
     async def recover(
         self, session_id: str, context: SystemContext, publisher: Publisher, *, offer: Offer = NO_OFFER
@@ -221,7 +246,7 @@ class Epochs:
         offer: str,
         publisher: Publisher,
     ) -> Epoch:
-        row, texts = self._stored(generation, observation, offer)
+        row, texts = self._stored(generation, self._states(observation, generation.snapshot, None), offer)
         await self._commit(session_id, "context.replace", {**version, **row}, publisher, texts=texts)
         self.metrics.began(session_id, outcome, generation.baseline)
         return await self._reload(session_id)
@@ -249,9 +274,15 @@ class Epochs:
         more: tuple[Statement, ...] = (),
     ) -> None:
         """Raises ContextContention if the epoch is not the one the row was made from."""
+        await self._publish(publisher, (*texts, self._change(session_id, statement, row), *more), event)
+
+    def _change(self, session_id: str, statement: str, row: Mapping[str, Value]) -> Statement:
         contention = partial(ContextContention, session_id)
-        change = Statement(statement, {"session_id": session_id, **row}, changes=1, error=contention)
-        local = (*texts, change, *more)
+        return Statement(statement, {"session_id": session_id, **row}, changes=1, error=contention)
+
+    async def _publish(
+        self, publisher: Publisher, local: tuple[Statement, ...], event: ContextUpdated | None = None
+    ) -> None:
         try:
             await publisher.publish(*(() if event is None else (event,)), local=local)
         except ContextContention:
@@ -266,14 +297,13 @@ class Epochs:
             raise
 
     def _stored(
-        self, generation: Generation, observation: Observation, offer: str
+        self, generation: Generation, states: Mapping[str, SourceState], offer: str
     ) -> tuple[dict[str, Value], tuple[Statement, ...]]:
         """The columns of a new baseline, and the statements that store its texts."""
         baseline_id, baseline = self._text(generation.baseline)
         snapshot_id, snapshot = self._text(generation.snapshot.encode())
-        observed = encode_text(self._states(observation, generation.snapshot, None))
-        row: dict[str, Value] = {"baseline_id": baseline_id, "snapshot_id": snapshot_id, "observed": observed}
-        return {**row, "offer": offer}, (baseline, snapshot)
+        row: dict[str, Value] = {"baseline_id": baseline_id, "snapshot_id": snapshot_id, "offer": offer}
+        return {**row, "observed": encode_text(states)}, (baseline, snapshot)
 
     def _text(self, content: str) -> tuple[str, Statement]:
         """The id of a new text, and the statement that stores it."""
@@ -314,7 +344,8 @@ class Epochs:
         return epoch
 
 
-def _decode(session_id: str, row: Row) -> Epoch:
+def decode_epoch(session_id: str, row: Row) -> Epoch:
+    """`row` is one of `context.get`. Raises ContextSnapshotDecodeError if the stored snapshot is damaged."""
     baseline, stored, baseline_seq, revision, observed, offer = row
     assert isinstance(baseline_seq, int)
     assert isinstance(revision, int)

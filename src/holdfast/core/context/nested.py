@@ -14,7 +14,7 @@ from holdfast.core.filesystem.canonical import contains, printable, upward
 from holdfast.schema.session_event import InstructionDiscovered
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from holdfast.core.clock import Clock
     from holdfast.core.context.instructions import InstructionFile, InstructionFiles, Instructions
@@ -48,6 +48,8 @@ class NestedInstructions:
         self._find_configured = find_configured
         self._without: set[str] = set()
         """Sessions without a discovery: most of them, so that a boundary need not read the database."""
+        self._given: dict[str, Sequence[str]] = {}
+        """Discoveries for the next observation, as the drain that makes it has read them."""
 
     def context(self, session_id: str) -> SystemContext:
         if session_id in self._without or not self._files.project_enabled:
@@ -58,9 +60,16 @@ class NestedInstructions:
 
         return instruction_context(KEY, self._files, read, update=UPDATE, removed=REMOVED)
 
-    def invalidate(self, session_id: str) -> None:
-        """Read this Session's discoveries from the database again: another process may have added some."""
+    def begin(self, session_id: str, discovered: Sequence[str]) -> None:
+        """Take over what the Session has discovered here, as a drain that begins has read it: another process may have
+        added some."""
+        if not discovered:
+            self._note_none(session_id)
+            return
         self._without.discard(session_id)
+        if len(self._given) >= SESSION_CACHE_LIMIT:
+            self._given.clear()
+        self._given[session_id] = discovered
 
     async def discover(self, session_id: str, target: str | os.PathLike[str]) -> InstructionDiscovered | None:
         """Find the instruction files around a file or directory that was read. The event is to be published with the
@@ -83,17 +92,16 @@ class NestedInstructions:
             )
         if not new[:room]:
             return None
-        self.invalidate(session_id)
+        self._without.discard(session_id)
+        self._given.pop(session_id, None)
         return InstructionDiscovered(
             timestamp=self._clock.now(), session_id=session_id, location=self._location, paths=tuple(new[:room])
         )
 
     async def _read(self, session_id: str) -> Instructions:
-        discovered = await self._discovered(session_id)
+        discovered = self._given.pop(session_id, None) or await self._discovered(session_id)
         if not discovered:
-            if len(self._without) >= SESSION_CACHE_LIMIT:
-                self._without.clear()
-            self._without.add(session_id)
+            self._note_none(session_id)
             return ()
         root = self._files.root()
         other_sources = {file.path for file in (*self._files.find_ambient(), *await self._find_configured())}
@@ -101,6 +109,11 @@ class NestedInstructions:
         found = (self._files.find(path, within=root) for path in discovered[:NESTED_FILE_LIMIT])
         files = {file.path: file for file in found if file is not None}
         return self._files.read(file for path, file in files.items() if path not in other_sources)
+
+    def _note_none(self, session_id: str) -> None:
+        if len(self._without) >= SESSION_CACHE_LIMIT:
+            self._without.clear()
+        self._without.add(session_id)
 
     def _find_around(self, target: str) -> list[str]:
         """The instruction files from a canonical path up to the first ambient directory, nearest first."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import apsw
 
 from holdfast.core.database.errors import StorageUnavailable
-from holdfast.core.database.execute import Executor
 from holdfast.core.database.queries import load_queries
 from holdfast.core.database.reader import Reader
-from holdfast.core.database.sqlite import MEMORY, connect, latest_schema, prepare, translate
+from holdfast.core.database.rehearsal import PROJECTIONS as PROJECTIONS
+from holdfast.core.database.rehearsal import rehearse
 from holdfast.core.database.sqlite import BusyWait as BusyWait
+from holdfast.core.database.sqlite import prepare, translate
 from holdfast.core.database.writer import Writer
 
 if TYPE_CHECKING:
@@ -21,19 +22,15 @@ if TYPE_CHECKING:
 
     import msgspec
 
+    from holdfast.core.database.read import Read
     from holdfast.core.database.unit import Committed, Row, Unit, Value
 
 T = TypeVar("T", bound="msgspec.Struct")
 
-PROJECTIONS = (
-    *("session", "lineage", "messages", "parts", "inbox", "todos", "attachments", "instructions"),
-    *("instruction_entries", "turn", "activity", "requests", "tasks", "budget"),
-)
-
 
 class Database(Protocol):
     def submit(self, unit: Unit, on_commit: Callable[[Committed], None] | None = None) -> asyncio.Future[Committed]:
-        """Queue a unit. Units commit in this order; the future resolves when the commit is synced."""
+        """Queue a unit. Units of an aggregate commit in this order; the future resolves when the commit is synced."""
 
     @overload
     async def fetch(self, name: str, params: Mapping[str, Value]) -> list[Row]:
@@ -42,6 +39,10 @@ class Database(Protocol):
     @overload
     async def fetch(self, name: str, params: Mapping[str, Value], into: type[T]) -> list[T]:
         """As above, with each row as a struct: columns and fields have the same names, see `rows.py`."""
+
+    async def fetch_many(self, *reads: Read) -> list[list[Any]]:
+        """The rows of several short queries, in one round trip. They run in this order, each as `fetch` does: a later
+        one sees at least what an earlier one saw, and commits may fall between them."""
 
     @overload
     async def fetch_large(self, name: str, params: Mapping[str, Value]) -> list[Row]:
@@ -80,26 +81,11 @@ class SqliteDatabase:
             raise StorageUnavailable(str(path), str(error)) from error
         self.submit = self._writer.submit
         self.fetch = self._reader.fetch
+        self.fetch_many = self._reader.fetch_many
         self.fetch_large = self._reader.fetch_large
         self.version = self._reader.version
         self.waiting_since = self._writer.waiting_since
-
-    def rehearse(self, units: Iterable[Unit], aggregate_id: str) -> dict[str, list[Row]]:
-        scratch = connect(MEMORY, BusyWait())
-        try:
-            scratch.execute(latest_schema()).fetchall()
-            scratch.execute("pragma foreign_keys=off")
-            executor = Executor(scratch, self._queries)
-            for unit in units:
-                (outcome,) = executor.run_batch([unit])
-                if isinstance(outcome, Exception):
-                    raise outcome
-            return {
-                table: scratch.execute(self._queries[f"projection.{table}"], {"id": aggregate_id}).fetchall()
-                for table in PROJECTIONS
-            }
-        finally:
-            scratch.close()
+        self.rehearse = rehearse
 
     def close(self) -> None:
         # The writer goes last: only a connection that may write can fold the log back into the file.

@@ -3,7 +3,12 @@
 StorageError
 ├── StorageBusy          another process kept the write lock for longer than the bound
 ├── StorageFull          the disk, or the quota, is full
-├── StorageUnavailable   the file or its directory cannot be opened or written
+├── StorageUnavailable   the file or its directory cannot be opened or written, or the server not reached
+│   ├── StorageDenied          the server does not let this user in, or do what is needed
+│   ├── StorageReadOnly        the server takes no writes: a standby
+│   └── StorageConnections     the server takes no more connections
+├── StorageTimeout       the server was stopped in the middle of a statement that took too long
+├── InvalidAddress       the address of a server cannot be used
 ├── StorageCorrupt       the file is not a database, or a damaged one
 ├── StorageTooNew        the file was written by a newer Holdfast
 ├── StorageClosed        the database was closed
@@ -42,6 +47,35 @@ class StorageUnavailable(StorageError):
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"cannot use the database {path}: {reason}")
+
+
+class StorageDenied(StorageUnavailable):
+    """The server refuses the user, or what the user wants to do."""
+
+
+class StorageReadOnly(StorageUnavailable):
+    """The server takes no writes."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "it is read-only; name the primary server, or all servers of the cluster")
+
+
+class StorageConnections(StorageUnavailable):
+    """The server takes no more connections."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "it has too many connections; raise max_connections, or use a pooler")
+
+
+class StorageTimeout(StorageError):
+    """A statement took too long."""
+
+    def __init__(self, path: str, seconds: float) -> None:
+        super().__init__(f"{path} did not answer within {seconds:.0f} s")
+
+
+class InvalidAddress(StorageError):
+    """The address of a database server cannot be used."""
 
 
 class StorageCorrupt(StorageError):

@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, NoReturn
 import apsw
 from msgspec.structs import asdict
 
-from holdfast.core.database.errors import Fenced, InvalidDurableEvent, Moved, Refused
-from holdfast.core.database.unit import Committed, NewEvent, Replay, Statement, Unit
+from holdfast.core.database.errors import Fenced, Moved, Refused
+from holdfast.core.database.replay import Verdict, invalid_event, judge_replay
+from holdfast.core.database.unit import Committed, Replay, Statement, Unit
 from holdfast.schema.exceptions import HoldfastError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Outcome = Committed | Exception
+    from holdfast.core.database.job import Outcome
 
 
 class Void(Exception):
@@ -130,7 +131,7 @@ class Executor:
             for aggregate_id, seq in self._rows("event.place", {"id": event.id}):
                 assert isinstance(seq, int)
                 if aggregate_id != unit.aggregate_id or seq < first:
-                    raise _invalid(event, f"Event {event.id} already exists at {aggregate_id}:{seq}") from cause
+                    raise invalid_event(event, f"Event {event.id} already exists at {aggregate_id}:{seq}") from cause
 
     def _advance(self, unit: Unit) -> int:
         """Reserve the next sequences of the aggregate and return the first."""
@@ -142,23 +143,13 @@ class Executor:
 
     def _admit_replay(self, unit: Unit, replay: Replay) -> bool:
         latest, owner = self._head(unit.aggregate_id)
-        event = unit.events[0]
-        if owner is not None and owner != replay.owner_id:
-            if replay.strict:
-                raise _invalid(event, f"Replay owner mismatch: {unit.aggregate_id} belongs to {owner}")
-            return False
-        if replay.owner_id is not None and owner is None:
+        place = {"aggregate_id": unit.aggregate_id, "seq": replay.seq}
+        verdict = judge_replay(unit, replay, latest, owner, lambda: self._rows("event.at", place))
+        if verdict is not Verdict.FOREIGN and replay.owner_id is not None and owner is None:
             self._execute(
                 Statement("event.claim", {"aggregate_id": unit.aggregate_id, "owner_id": replay.owner_id}),
             )
-        if replay.seq <= latest:
-            stored = self._rows("event.at", {"aggregate_id": unit.aggregate_id, "seq": replay.seq})
-            if stored and stored[0] == (event.id, event.type, event.data):
-                return False
-            raise _invalid(event, f"Replay diverged at {unit.aggregate_id}:{replay.seq}")
-        if replay.seq != latest + 1:
-            raise _invalid(event, f"Sequence mismatch: expected {latest + 1}, got {replay.seq}")
-        return True
+        return verdict is Verdict.NEXT
 
     def _reproject(self, unit: Unit) -> Committed:
         last = -1
@@ -222,7 +213,3 @@ def _refuse(statement: Statement, found: str) -> NoReturn:
     if statement.error is None:
         raise refused
     raise statement.error() from refused
-
-
-def _invalid(event: NewEvent, message: str) -> InvalidDurableEvent:
-    return InvalidDurableEvent(event.type.rpartition(".")[0], message)

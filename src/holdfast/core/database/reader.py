@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
+    from holdfast.core.database.read import Read
     from holdfast.core.database.unit import Row, Value
 
 T = TypeVar("T", bound="msgspec.Struct")
@@ -63,6 +64,19 @@ class Reader:
             return await self.fetch_large(name, params, into)
         except apsw.Error as error:
             raise translate(error, self.path) from error
+
+    async def fetch_many(self, *reads: Read) -> list[list[Any]]:
+        """Short indexed reads, one after the other."""
+        found = []
+        for read in reads:
+            into: Any = read.into
+            try:
+                found.append(self._read(self._near, read.name, read.params, into))
+            except (apsw.BusyError, apsw.TooBigError):
+                found.append(await self.fetch_large(read.name, read.params, into))
+            except apsw.Error as error:
+                raise translate(error, self.path) from error
+        return found
 
     @overload
     async def fetch_large(self, name: str, params: Mapping[str, Value]) -> list[Row]: ...

@@ -72,6 +72,10 @@ class Unit(Frozen):
     replay: Replay | None = None
     rebuild: bool = False
     """Project stored events again (`NewEvent.seq` is set): without foreign keys, and nothing is appended."""
+    locks: tuple[str, ...] = ()
+    """Further aggregates whose rows the unit relies on. A store with several writers locks them; SQLite has one."""
+    shares_lineage: bool = False
+    """Relies on which Sessions show which messages. A store with several writers runs such units one at a time."""
 
     @property
     def size(self) -> int:

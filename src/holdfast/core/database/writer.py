@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 import apsw
 
 from holdfast.core.database.errors import StorageClosed
-from holdfast.core.database.execute import Executor, Outcome
+from holdfast.core.database.execute import Executor
+from holdfast.core.database.job import Job, Outcome, answer
 from holdfast.core.database.sqlite import BusyWait, connect, translate
-from holdfast.core.database.unit import Committed, Unit
 from holdfast.core.database.wal import preallocate
-from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from holdfast.core.database.unit import Committed, Unit
 
 BATCH_LIMIT = 256
 BATCH_BYTES = 1024 * 1024
@@ -37,17 +38,7 @@ IDLE_SECONDS = 0.25
 log = logging.getLogger(__name__)
 
 
-class Job(Frozen):
-    unit: Unit
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Committed]
-    committed: Callable[[Committed], None] | None
-
-
 class Writer:
-    """`on_commit` of a job runs on its loop before the caller is answered, in commit order, even if the caller was
-    cancelled."""
-
     def __init__(self, path: str, queries: dict[str, str], *, busy: BusyWait | None = None) -> None:
         self.path = path
         self._busy = busy or BusyWait()
@@ -138,14 +129,7 @@ class Writer:
             log.exception("a batch of %d units failed", len(batch))
             outcomes = [error] * len(batch)
         self._busy.since = None
-        answers = [(job, self._explain(outcome)) for job, outcome in zip(batch, outcomes, strict=True)]
-        for loop in {job.loop for job in batch}:
-            mine = [answer for answer in answers if answer[0].loop is loop]
-            try:
-                loop.call_soon_threadsafe(_answer, mine)
-            except RuntimeError:
-                # The loop is closed, so nobody can be answered; the commits are valid.
-                log.debug("a loop closed before %d commits were answered", len(mine))
+        answer([(job, self._explain(outcome)) for job, outcome in zip(batch, outcomes, strict=True)])
 
     def _outcomes(self, batch: Sequence[Job]) -> list[Outcome]:
         if batch[-1].unit.rebuild:
@@ -189,19 +173,3 @@ def _existing_pages(path: str) -> int:
         return os.stat(f"{path}-wal").st_size // 4096
     except OSError:
         return 0
-
-
-def _answer(answers: Sequence[tuple[Job, Outcome]]) -> None:
-    for job, outcome in answers:
-        if isinstance(outcome, Committed) and job.committed is not None:
-            try:
-                job.committed(outcome)
-            except asyncio.CancelledError:
-                job.future.cancel()
-        if job.future.done():
-            continue
-        if isinstance(outcome, Committed):
-            job.future.set_result(outcome)
-        else:
-            job.future.set_exception(outcome)
-            job.future.exception()  # marks the exception as retrieved: the caller may await it later, or never

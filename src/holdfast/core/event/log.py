@@ -85,9 +85,11 @@ class EventLog:
         before: Sequence[Statement] = (),
         local: Sequence[Statement] = (),
         fence: Fence | None = None,
+        locks: tuple[str, ...] = (),
+        shares_lineage: bool = False,
     ) -> Committed:
         """Append durable events of one aggregate in one commit and return when it is synced, or announce one live-only
-        event."""
+        event. `locks` and `shares_lineage` say what else the commit relies on: see `Unit`."""
         if len(payloads) == 1 and not self._preparation.definition(payloads[0]).durable:
             if local or before:
                 raise InvalidDurableEvent(
@@ -96,7 +98,15 @@ class EventLog:
             self.announce(payloads[0], location=location)
             return Committed(-1, -1)
         return await self.submit(
-            *payloads, id=id, location=location, metadata=metadata, before=before, local=local, fence=fence
+            *payloads,
+            id=id,
+            location=location,
+            metadata=metadata,
+            before=before,
+            local=local,
+            fence=fence,
+            locks=locks,
+            shares_lineage=shares_lineage,
         )
 
     def submit(
@@ -108,6 +118,8 @@ class EventLog:
         before: Sequence[Statement] = (),
         local: Sequence[Statement] = (),
         fence: Fence | None = None,
+        locks: tuple[str, ...] = (),
+        shares_lineage: bool = False,
     ) -> asyncio.Future[Committed]:
         """Queue durable events without waiting. They commit in this order, so awaiting a later future also covers
         earlier ones; a failure is raised only by its own future. Live events among them are announced in their places
@@ -126,6 +138,8 @@ class EventLog:
             before=tuple(before),
             local=tuple(local),
             fence=fence,
+            locks=locks,
+            shares_lineage=shares_lineage,
         )
         between: dict[int, list[Record]] = {}
         if len(durable) < len(payloads):
@@ -237,7 +251,12 @@ class EventLog:
         """Apply an event of another log with the same projectors. False if it was already stored, or skipped. Replay
         runs no local writes and wakes nobody."""
         prepared = self._preparation.known(event)
-        unit = Unit(aggregate_id=event.aggregate_id, events=(prepared.row,), replay=Replay(event.seq, owner, strict))
+        unit = Unit(
+            aggregate_id=event.aggregate_id,
+            events=(prepared.row,),
+            replay=Replay(event.seq, owner, strict),
+            shares_lineage=any(statement.name.startswith("lineage.") for statement in prepared.row.projections),
+        )
         observe = functools.partial(self._announce_committed, [prepared], None, event.metadata, quietly=not publish)
         committed = await self._database.submit(unit, observe)
         return committed.applied

@@ -51,7 +51,8 @@ class Rebuild:
         while True:
             events = tuple([event async for event in self._events(aggregate_id)])
             try:
-                await self._database.submit(Unit(aggregate_id, events=events, before=clear, rebuild=True))
+                unit = Unit(aggregate_id, events=events, before=clear, rebuild=True, shares_lineage=True)
+                await self._database.submit(unit)
             except Moved:
                 continue
             return len(events)

@@ -89,8 +89,7 @@ class Relay:
         self._starting: asyncio.Task[None] | None = None
         self._active = False
         self._watching = ExitStack()
-        self._position = 0
-        self.reached = 0
+        self._position = self.reached = ""
         """The position up to which everything was announced."""
         self._heard: OrderedDict[str, int] = OrderedDict()
         self._held: dict[str, deque[_Unit]] = {}
@@ -273,7 +272,7 @@ class Relay:
         """Announce everything committed since the last read, with held units in their places."""
         reached: dict[str, int] = {}
         for moved in await self._database.fetch("event.moved_since", {"position": self._position}, into=NewEvents):
-            self._position = max(self._position, moved.position)
+            self._position = moved.position
             reached[moved.aggregate_id] = moved.last
             if moved.aggregate_id not in self._heard:
                 self._hear(moved.aggregate_id, moved.first - 1)

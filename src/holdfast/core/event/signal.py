@@ -43,7 +43,7 @@ class Signals:
         self._heard: dict[str, int] = {}
         """The last sequence that the followers of an aggregate were told of, if known."""
         self._watchers: set[Callable[[], None]] = set()
-        self._position: int | None = None
+        self._position: str | None = None
         self._version = -1
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -160,7 +160,7 @@ class Signals:
             return dict.fromkeys(self._flags, UNKNOWN)
         moved: dict[str, int] = {}
         for new in await self._database.fetch("event.moved_since", {"position": self._position}, into=NewEvents):
-            self._position = max(self._position, new.position)
+            self._position = new.position
             heard = self._heard.get(new.aggregate_id, -1)
             if new.aggregate_id in self._flags and new.last != heard:  # lower after it was removed and began again
                 self._heard[new.aggregate_id] = new.last

@@ -54,15 +54,15 @@ class Head(Frozen):
 
 
 class Position(Frozen):
-    """How far the log of all aggregates reaches."""
+    """How far the log of all aggregates reaches. See `position.py`."""
 
-    position: int
+    position: str
 
 
 class NewEvents(Frozen):
-    """An aggregate with new events: the position and the sequences of these."""
+    """An aggregate with new events: their sequences, and the position after all that was found with them."""
 
     aggregate_id: str
-    position: int
     first: int
     last: int
+    position: str

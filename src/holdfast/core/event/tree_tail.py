@@ -3,10 +3,11 @@
 Invariants
 - There is one subscription, and nothing that waits or polls for a single Session: an idle Session costs an entry in a
   set.
-- Each durable event of a Session comes once and in order. Events of different Sessions come in the order of their
-  commits, except for those that a replay without a cursor begins with.
+- Each durable event of a Session comes once and in order. New events of different Sessions come in the order in which
+  they were announced; those that a replay begins with come Session by Session, parents first.
 - A cursor is a position of the log of all Sessions. It is told with an event after which everything up to there has
-  been told. Continuing after it repeats what came after the cursor, and leaves nothing out."""
+  been told. Continuing after it repeats what came after the cursor, and leaves nothing out. A cursor may be older than
+  one that was told before: positions have no order that holds for every store."""
 
 from __future__ import annotations
 
@@ -16,9 +17,11 @@ import msgspec
 
 from holdfast.core.event.block import block_of_delta, block_of_end
 from holdfast.core.event.log import LIVE_MARK
+from holdfast.core.event.position import is_position
 from holdfast.core.event.stored_event import EventRow, Position
 from holdfast.schema.codec import decoder, encode
 from holdfast.schema.event import EventEnvelope
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import TreeConnected
 from holdfast.schema.manifest import MANIFEST
 from holdfast.schema.record import Record
@@ -90,7 +93,7 @@ class TreeTail:
         self._ids = ids
         self._members = members
 
-    async def follow(self, session_id: str, *, after: int | None, replay: bool) -> AsyncIterator[list[bytes]]:
+    async def follow(self, session_id: str, *, after: str | None, replay: bool) -> AsyncIterator[list[bytes]]:
         """Encoded events, live ones marked: all durable ones, or those after a cursor, or none without `replay`; then
         `session.tree.connected`; then new ones. Raises SubscriberOverflow when the reader falls behind."""
         reached: dict[str, int] = {}
@@ -101,17 +104,20 @@ class TreeTail:
                     yield [encode(row) for row in rows]
         members = Members()
         async with self._relay.observe(TYPES, capacity=CAPACITY, accepts=members.accepts) as subscription:
+            announced = self._relay.reached
             cursor = await self._position()
             from_cursor = cursor if after is None and not replay else after
             ids = members.adopt(await self._members(session_id))
             ended: set[Block | None] = set()
-            missed = self._since(from_cursor, ids, reached) if from_cursor is not None else self._all(ids, reached)
-            async for rows in missed:
+            if from_cursor is not None:
+                ids = await self._moved(from_cursor, ids, reached)
+            async for rows in self._all(ids, reached):
                 ended |= {block_of_end(row.type, row.data) for row in rows}
                 yield [encode(row) for row in rows]
             yield [_with_cursor(self._connected(session_id), cursor)]
             while batch := await subscription.next():
-                cursor = max(cursor, self._relay.reached)
+                if self._relay.reached != announced:
+                    cursor = announced = self._relay.reached
                 if chosen := _new(batch, reached, ended):
                     chosen[-1] = _with_cursor(chosen[-1], cursor)
                     yield chosen
@@ -133,23 +139,18 @@ class TreeTail:
             if told := [row.envelope(id) for row in rows if row.type in STORED_TYPES]:
                 yield told
 
-    async def _since(
-        self, position: int, ids: Sequence[str], reached: dict[str, int]
-    ) -> AsyncIterator[list[EventEnvelope]]:
-        """The events of all of them after a position."""
-        members = encode(list(ids)).decode()
-        rows: list[_PlacedRow] = []
-        while not rows or len(rows) == PAGE:
-            key: dict[str, Value] = {"position": position, "ids": members, "limit": PAGE}
-            rows = await self._database.fetch_large("tree.events_after", key, into=_PlacedRow)
-            if not rows:
-                return
-            position = rows[-1].position
-            reached.update({row.aggregate_id: row.seq for row in rows})
-            if told := [row.envelope(row.aggregate_id) for row in rows if row.type in STORED_TYPES]:
-                yield told
+    async def _moved(self, position: str, ids: Sequence[str], reached: dict[str, int]) -> list[str]:
+        """Those of these Sessions that have events after a position. Notes which events they had up to it."""
+        key: dict[str, Value] = {"position": position, "ids": encode(list(ids)).decode()}
+        rows = await self._database.fetch_large("tree.moved_since", key, into=_Moved)
+        reached.update({row.aggregate_id: row.reached for row in rows if row.reached is not None})
+        return [row.aggregate_id for row in rows]
 
-    async def _position(self) -> int:
+    async def is_cursor(self, given: str) -> bool:
+        """Whether this store could have told such a cursor."""
+        return is_position(given, await self._position())
+
+    async def _position(self) -> str:
         (reached,) = await self._database.fetch("event.position", {}, into=Position)
         return reached.position
 
@@ -172,8 +173,8 @@ def _new(batch: Sequence[Announcement], reached: dict[str, int], ended: set[Bloc
     return chosen
 
 
-def _with_cursor(wire: bytes, cursor: int) -> bytes:
-    return b'{"cursor":%d,%s' % (cursor, wire[1:])
+def _with_cursor(wire: bytes, cursor: str) -> bytes:
+    return b'{"cursor":"%s",%s' % (cursor.encode(), wire[1:])
 
 
 def _block(item: Announcement) -> Block | None:
@@ -198,6 +199,8 @@ def _parent(wire: bytes) -> str | None:
     return created.data.info.parent_id
 
 
-class _PlacedRow(EventRow):
-    position: int
+class _Moved(Frozen):
+    """A Session with events after a position. `reached` is None if all are."""
+
     aggregate_id: str
+    reached: int | None

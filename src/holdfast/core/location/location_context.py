@@ -98,9 +98,10 @@ class LocationContext:
         )
         return TurnContext(system, lambda: skills.hidden_tools() | agents.hidden_tools())
 
-    def invalidate(self, session_id: str) -> None:
-        """Forget what is cached for a Session. Call when a drain begins: another process may have executed it."""
-        self._nested.invalidate(session_id)
+    def begin(self, session: Session, discovered: Sequence[str], ancestors: int) -> None:
+        """Take over what a drain of this Session has read when it began: another process may have executed it."""
+        self._nested.begin(session.id, discovered)
+        self._callable_agents.begin(session, ancestors)
 
     async def note_read(self, context: ToolContext, path: Path) -> None:
         """Record the nested instructions that a successful read discovers. The next boundary tells them."""

@@ -33,11 +33,11 @@ from holdfast.core.location.settings import (
     output_limits,
     pty_settings,
     remembered,
-    sandbox_diagnostics,
     sandbox_settings,
     session_settings,
     snapshot_limits,
     subagent_settings,
+    user_only_diagnostics,
 )
 from holdfast.core.location.terminals import Terminals
 from holdfast.core.location.toolbox import BuiltinTools
@@ -328,7 +328,7 @@ def _catalog(
 def _sandbox(process: ProcessServices, directory: Path, project: Project, config: LiveConfig) -> Sandbox:
     host, own = process.host, process.host.directories
     copy = process.tools.isolation.copies.folder.containing(project.directory)
-    for problem in sandbox_diagnostics(config.current):
+    for problem in user_only_diagnostics(config.current):
         log.warning("%s: %s", problem.path, problem.message)
     return Sandbox(
         process.tools.sandboxes,
@@ -344,7 +344,7 @@ def _sandbox(process: ProcessServices, directory: Path, project: Project, config
             ),
         ),
         own_ports=lambda: host.own_ports,
-        diagnostics=lambda: sandbox_diagnostics(config.current),
+        diagnostics=lambda: user_only_diagnostics(config.current),
     )
 
 

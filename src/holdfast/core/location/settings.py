@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+USER_ONLY = ("sandbox", "storage")
+"""Settings of `holdfast` that count in the user's own configuration only."""
 FILE_SWITCHES = ("external_paths", "line_endings", "stale_guard", "patch_moves", "patch_atomic")
 
 
@@ -84,13 +86,13 @@ def sandbox_settings(config: Config, chosen: Setting | None = None) -> SandboxSe
     return SandboxSettings(**found)
 
 
-def sandbox_diagnostics(config: Config) -> tuple[Diagnostic, ...]:
-    """A project that tries to choose how it is confined."""
-    message = "holdfast.sandbox: only the user's own configuration can set this; ignored"
+def user_only_diagnostics(config: Config) -> tuple[Diagnostic, ...]:
+    """A project that tries to choose how it is confined, or where Sessions are stored."""
     return tuple(
-        Diagnostic(str(document.path), message)
+        Diagnostic(str(document.path), f"holdfast.{name}: only the user's own configuration can set this; ignored")
         for document in config.documents()
-        if document.origin == "project" and "sandbox" in document.data.get("holdfast", {})
+        for name in USER_ONLY
+        if document.origin == "project" and name in document.data.get("holdfast", {})
     )
 
 

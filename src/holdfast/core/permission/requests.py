@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
 from holdfast.core.session.errors import AlreadyAnswered, AlreadyTaken
-from holdfast.core.session.stored_activity import RequestRow, TreeRequestRow
+from holdfast.core.session.stored_activity import OpenRequest, RequestRow, TreeRequestRow
 from holdfast.core.work_time import not_working
 from holdfast.schema.codec import decoder
 from holdfast.schema.exceptions import Conflict, HoldfastError
@@ -197,17 +197,24 @@ class Requests(ABC, Generic[R, A]):
 
     async def pending(self, session_id: str | None = None) -> Sequence[Pending[R]]:
         """The open requests with their agents, oldest first; of one Session, or of all."""
-        rows = await self._database.fetch("request.open_of_location", self._place, into=_OpenRow)
+        if session_id is None:
+            rows = await self._database.fetch("request.open_of_location", self._place, into=_OpenRow)
+        else:
+            key = {"session_id": session_id, **self._place}
+            rows = await self._database.fetch("request.open_of_session_there", key, into=_OpenRow)
         return [
-            Pending(decoder(self.request_type).decode(row.data), row.agent)
-            for row in rows
-            if row.kind == self.kind and session_id in (None, row.session_id)
+            Pending(decoder(self.request_type).decode(row.data), row.agent) for row in rows if row.kind == self.kind
         ]
 
-    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]] = ()) -> None:
-        """Close the requests that earlier processes left open, except those of the calls in `keep`. The commit is
-        fenced, so that it cannot close a request of a newer owner."""
-        for request in await self.for_session(session_id):
+    async def abandon(
+        self, opened: Sequence[OpenRequest], lease: Publisher, keep: Collection[tuple[str, str]] = ()
+    ) -> None:
+        """Close those of a Session's open requests, of whatever kind, that earlier processes left, except those of the
+        calls in `keep`. The commit is fenced, so that it cannot close a request of a newer owner."""
+        for row in opened:
+            if row.kind != self.kind:
+                continue
+            request = decoder(self.request_type).decode(row.data)
             call = self.call_of(request)
             if request.id in self._watched or (call is not None and call in keep) or self.outlives(request):
                 continue

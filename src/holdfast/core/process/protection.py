@@ -10,9 +10,13 @@ import logging
 import os
 import sys
 
+from holdfast.core.database.place import DATABASE, has_password
 from holdfast.core.secret import is_secret
 
 PR_SET_DUMPABLE = 4
+WITHHELD = "withheld"
+"""The value of HOLDFAST_DATABASE afterwards. It is no address, so that a later runtime of this process fails instead of
+storing its Sessions elsewhere."""
 ENVIRONMENT_START, ENVIRONMENT_END = 47, 48
 """Indices of fields in /proc/self/stat after the command's name."""
 
@@ -31,6 +35,8 @@ class ProcessProtection:
             return
         self._done = True
         secrets = [name for name in os.environ if is_secret(name)]
+        if withheld := has_password(os.environ.get(DATABASE, "")):
+            secrets.append(DATABASE)
         if sys.platform == "linux":
             try:
                 _overwrite(frozenset(map(os.fsencode, secrets)))
@@ -39,6 +45,8 @@ class ProcessProtection:
                 log.warning("the environment of this process stays readable for its children: %s", error)
         for name in secrets:
             del os.environ[name]
+        if withheld:
+            os.environ[DATABASE] = WITHHELD
 
 
 def _forbid_dumping() -> None:

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from holdfast.core.runner.preparation import ReadyTurn
     from holdfast.core.runner.services import RunnerServices
     from holdfast.core.session.activity import Activity
-    from holdfast.core.session.inbox import Boundary
     from holdfast.core.session.stored_activity import ResumableCall
     from holdfast.core.session.stored_messages import OpenCall
-    from holdfast.core.session.stored_sessions import SessionAtBoundary
+    from holdfast.core.session.stored_sessions import Boundary, SessionAtBoundary
+    from holdfast.core.session.stored_start import DrainStart, LeftOpen
     from holdfast.llm.event import ToolCall
     from holdfast.schema.session import Session
 else:
@@ -55,14 +55,18 @@ NO_MODEL = ModelRef(id="unknown", provider_id="unknown")
 
 
 class Drain:
-    def __init__(self, services: RunnerServices, scope: DrainScope, *, forced: bool = False) -> None:
-        """`forced` continues from history even if nothing waits."""
+    def __init__(
+        self, services: RunnerServices, scope: DrainScope, *, forced: bool = False, start: DrainStart | None = None
+    ) -> None:
+        """`forced` continues from history even if nothing waits. `start` is what the drain starts from, if that was
+        read and nobody has committed since."""
         self._services = services
         self._store = services.sessions.store
         self._scope = scope
         self._state = scope.state
         self._session_id = scope.session_id
         self._forced = forced
+        self._read_start = start
         self._preparation = Preparation(services, scope, recovers_epoch=forced)
         self._sending = Sending(services, scope, self._preparation)
         self._fitting = Fitting(services, scope)
@@ -70,16 +74,15 @@ class Drain:
         """Whether this drain continues what another one left, and has completed no step yet."""
 
     async def run(self) -> None:
-        # Read once the lease was acquired: until then another process may have worked on the Session.
-        left = await self._store.activity(self._session_id)
-        seen = await self._scope.cache.read()
+        start = await self._start()
+        left, seen = start.activity, start.seen
         if left is None:
             self._state.task_prompts = False
             if self._forced or seen.steer or seen.queue:
-                async with self._begun(None):
+                async with self._begun(start):
                     await self._recorded(seen, None, ())
             return
-        calls = await self._waiting_calls(left)
+        calls = await self._waiting_calls(left) if start.open.calls else []
         if seen.steer_asks:  # a prompt ends the wait for a person, and joins after that for a child
             calls = [found for found in calls if found.task]
         waiting = seen.queue or seen.steer
@@ -88,12 +91,12 @@ class Drain:
             return  # queued input, and input that asks for no answer, waits behind the decision
         if not seen.steer_asks and not (calls and all(found.task for found in calls)):
             await self._count_attempt()  # waiting for a child ends no process
-        async with self._begun(left, keep=[found.call.key for found in calls], goes_on=not seen.steer_asks):
+        async with self._begun(start, keep=[found.call.key for found in calls], goes_on=not seen.steer_asks):
             await self._recorded(seen, left, [found.call for found in calls])
 
     async def abandon(self) -> None:
         """Close what an earlier drain left open, and do no more."""
-        async with self._begun(await self._store.activity(self._session_id), ends=ABANDONED):
+        async with self._begun(await self._start(), ends=ABANDONED):
             pass
 
     async def compact(self, instructions: str | None) -> None:
@@ -108,24 +111,42 @@ class Drain:
 
     # -- begin and end -------------------------------------------------------------------------------------------
 
+    async def _start(self) -> DrainStart:
+        """What the drain starts from, as of some moment after the lease was looked at: until then another process may
+        have worked on the Session."""
+        start, cache = self._read_start, self._scope.cache
+        if start is None:
+            budgets = self._services.sessions.budgets.revision > 0
+            start = await self._store.drain_start(
+                self._session_id, self._services.sessions.clock.now(), budgets=budgets
+            )
+        cache.take(start.seen)
+        cache.take_instructions(start.seen.instructions_seq, start.entries)
+        return start
+
     @asynccontextmanager
     async def _begun(
         self,
-        left: Activity | None,
+        start: DrainStart,
         *,
         keep: Collection[tuple[str, str]] = (),
         goes_on: bool = False,
         ends: str | None = None,
     ) -> AsyncIterator[None]:
         """What an earlier drain left open is closed first, except for the calls in `keep`; at the end everything staged
-        is on disk. `left` is what that drain owed."""
-        last = await self._store.last_dispatch(self._session_id)
-        if last is not None:
-            self._sending.restore(last)
-        self._state.checkpoint_seq = await self._store.checkpoint_seq(self._session_id)
-        self._state.options = await self._store.prompt_options(self._session_id) or NO_OPTIONS
-        await self._scope.spending.begin(self._scope.outbox, self._services.here.settings().budget)
-        await self._close_interrupted(left, keep=keep, goes_on=goes_on, ends=ends)
+        is on disk."""
+        state, here = self._state, self._services.here
+        if start.last_dispatch is not None:
+            self._sending.restore(start.last_dispatch)
+        state.checkpoint_seq = start.checkpoint_seq
+        state.options = start.options or NO_OPTIONS
+        state.stored_epoch = start.epoch
+        self._scope.history.expects_files = start.has_attachments and start.checkpoint_seq < 0
+        sent = start.last_dispatch is not None and start.seen.session.fork is None
+        default = None if sent else here.settings().budget  # that is for a root that has sent nothing
+        await self._scope.spending.begin(self._scope.outbox, default, start.budget_revision, start.budgets)
+        await self._close_interrupted(start.activity, start.open, keep=keep, goes_on=goes_on, ends=ends)
+        here.context.begin(start.seen.session, start.discovered, len(start.line) - 1)
         try:
             yield
         finally:
@@ -137,10 +158,10 @@ class Drain:
     @asynccontextmanager
     async def _begun_alone(self) -> AsyncIterator[None]:
         """For work that takes no turn. Raises UnfinishedWork where beginning would end a turn that was left open."""
-        left = await self._store.activity(self._session_id)
-        if left is not None and left.turn is not None:
-            raise UnfinishedWork(self._session_id, described(left))
-        async with self._begun(left):
+        start = await self._start()
+        if start.activity is not None and start.activity.turn is not None:
+            raise UnfinishedWork(self._session_id, described(start.activity))
+        async with self._begun(start):
             if not self._scope.lease.taken:
                 await self._services.sessions.ownership.take(self._scope.lease)
             yield
@@ -186,7 +207,8 @@ class Drain:
             return
         message = str(error) or type(error).__name__
         if owed.turn is not None:
-            await self._close_interrupted(owed, ends=message, because=message)
+            found = await self._store.left_open(self._session_id)
+            await self._close_interrupted(owed, found, ends=message, because=message)
             return
         session = await self._store.get(self._session_id)
         agent, model = self._state.sampled or (session.agent or BUILD, session.model or NO_MODEL)
@@ -196,6 +218,7 @@ class Drain:
     async def _close_interrupted(
         self,
         left: Activity | None,
+        found: LeftOpen,
         *,
         keep: Collection[tuple[str, str]] = (),
         goes_on: bool = False,
@@ -208,14 +231,14 @@ class Drain:
             self._session_id,
             lease,
             left,
+            found,
             beside=self._scope.spending.settlement,
             keep=keep,
             goes_on=goes_on,
             ends=ends,
             because=because,
         )
-        services.here.context.invalidate(self._session_id)
-        await services.tools.requests.abandon(self._session_id, lease, keep)
+        await services.tools.requests.abandon(found.requests, lease, keep)
 
     async def _waiting_calls(self, left: Activity) -> list[ResumableCall]:
         """The calls of the open step that wait for a person or a child."""
@@ -245,7 +268,7 @@ class Drain:
         if left is not None and left.turn is not None and calls:
             continues = (await self._sending.resume(seen.session, left.turn, calls)).continues
         else:
-            continues = await self._boundary(seen.session, boundary, owed=self._forced or left is not None)
+            continues = await self._boundary(seen, boundary, owed=self._forced or left is not None)
         await self._forget_attempts()
         while True:
             seen = await cache.read()
@@ -257,13 +280,14 @@ class Drain:
                 allowance.renew()
             else:
                 return
+            self._scope.interrupt.check_boundary()
             self._check_cap(boundary)
-            continues = await self._boundary(seen.session, boundary, owed=continues)
+            continues = await self._boundary(seen, boundary, owed=continues)
 
-    async def _boundary(self, session: Session, boundary: Boundary | None, *, owed: bool) -> bool:
-        """Whether the model is owed another turn. `owed`: a turn is taken even if no input asks for one. `session` is
-        as it was at this boundary."""
-        inputs = await self._services.sessions.inbox.due(self._session_id, boundary) if boundary is not None else []
+    async def _boundary(self, seen: SessionAtBoundary, boundary: Boundary | None, *, owed: bool) -> bool:
+        """Whether the model is owed another turn. `owed`: a turn is taken even if no input asks for one. `seen` is the
+        Session at this boundary."""
+        session, inputs = seen.session, seen.due(boundary) if boundary is not None else []
         if boundary is not None and not owed and all(asks_nothing(item.prompt) for item in inputs):
             await self._preparation.promote_only(session, inputs)
             return False

@@ -12,6 +12,7 @@ from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from holdfast.core.context.epoch import Epoch
+    from holdfast.core.database.unit import Row
     from holdfast.core.runner.history import History
     from holdfast.core.runner.outbox import Outbox
     from holdfast.core.runner.session_cache import SessionCache
@@ -36,6 +37,8 @@ class DrainState:
         self.estimate = Estimate()
         self.output = ActiveFormat()
         self.epoch: Epoch | None = None
+        self.stored_epoch: Row | None = None
+        """The epoch as it was stored when the drain began."""
         self.checkpoint_seq = -1
         self.pruned_seq = -1
         self.media_refused_by: ModelRef | None = None

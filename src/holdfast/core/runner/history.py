@@ -7,6 +7,7 @@ Invariants
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.runner.budget import characters
@@ -18,8 +19,9 @@ from holdfast.schema.frozen import Frozen
 from holdfast.schema.session_message import ShellMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Coroutine, Iterable, Sequence
 
+    from holdfast.core.filesystem.content import Content
     from holdfast.core.session.store import SessionStore
     from holdfast.core.session.stored_messages import StoredMessage
     from holdfast.llm.answer_format import AskedFormat
@@ -80,6 +82,9 @@ class History:
         """Whether the conversation holds any that is sent."""
         self._fixed = self._lowered = self._closing = 0
         """Characters of system text and tools, of lowered messages, and of what is said at the end."""
+        self.expects_files = False
+        """Whether messages that are read next are likely to have files: what is stored of those is then read at the
+        same time."""
 
     async def request(self, frame: Frame, answer: AssistantMessage | None, revision: int | None = None) -> Prepared:
         """The whole request. `answer` is the turn just ended, whose last events may still be on their way to disk;
@@ -120,8 +125,8 @@ class History:
                 self._prepared.extend(self._sendable(lower((answer,), frame.ref), frame))
             return self._prepared
         held = answer.id if answer is not None else None
-        rows = await self._store.history_after(self._session_id, self.reached, held)
-        if messages := await self._lower(rows, answer, frame):
+        rows, kept = await self._with_files(self._store.history_after(self._session_id, self.reached, held))
+        if messages := await self._lower(rows, answer, frame, kept):
             self._prepared.extend(messages)
         return self._prepared
 
@@ -157,19 +162,35 @@ class History:
         self._held.clear()
         self.reached = -1
         self._fixed, self._lowered = _frame_characters(frame), 0
-        rows = await self._store.active_history(self._session_id)
-        messages = await self._lower(rows, answer, frame)
+        reading = self._store.active_history(self._session_id, frame.checkpoint_seq)
+        rows, kept = await self._with_files(reading)
+        messages = await self._lower(rows, answer, frame, kept)
         self._prepared = _prepare(frame, messages)
         if self._prepared.draft.empty:  # nothing is said, or nothing that the protocol would send
             self._prepared = _prepare(frame, (user(CONTINUE),))
             self._final = False  # its only message is made up, and gone as soon as there is a real one
         return self._prepared
 
+    async def _with_files(
+        self, reading: Coroutine[Any, Any, list[StoredMessage]]
+    ) -> tuple[list[StoredMessage], dict[tuple[str, int], Content] | None]:
+        """The messages, and the content of files if some are expected."""
+        if not self.expects_files:
+            return await reading, None
+        self.expects_files = False
+        rows, kept = await asyncio.gather(reading, self._store.attachments(self._session_id))
+        return rows, kept
+
     async def _lower(
-        self, rows: Sequence[StoredMessage], answer: AssistantMessage | None, frame: Frame
+        self,
+        rows: Sequence[StoredMessage],
+        answer: AssistantMessage | None,
+        frame: Frame,
+        kept: dict[tuple[str, int], Content] | None,
     ) -> tuple[Message, ...]:
         history = list(self._decode(rows, answer, frame))
-        kept = await self._store.attachments(self._session_id) if any(map(has_files, history)) else {}
+        if kept is None:
+            kept = await self._store.attachments(self._session_id) if any(map(has_files, history)) else {}
         return self._sendable(lower(history, frame.ref, kept), frame)
 
     def _sendable(self, messages: tuple[Message, ...], frame: Frame) -> tuple[Message, ...]:

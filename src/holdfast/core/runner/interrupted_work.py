@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.activity import Activity
     from holdfast.core.session.ownership import Lease
     from holdfast.core.session.stored_messages import OpenCall
+    from holdfast.core.session.stored_start import LeftOpen
     from holdfast.schema.record import Record
 
 COMPACTION_BROKE_OFF = "the process ended before the summary was complete"
@@ -38,6 +39,7 @@ async def close_interrupted_work(
     session_id: str,
     lease: Lease,
     left: Activity | None,
+    found: LeftOpen,
     *,
     beside: Callable[[Sequence[Record]], Sequence[Statement]],
     keep: Collection[tuple[str, str]] = (),
@@ -46,13 +48,13 @@ async def close_interrupted_work(
     because: str = TURN_INTERRUPTED,
 ) -> None:
     """Record as failed: the calls, the step, the compaction and the shell command of an earlier drain that have no end.
-    `left` is what that drain owed.
+    `left` is what that drain owed, `found` what it left open.
 
     `beside` gives statements that go with these events. Calls in `keep`, by message and call id, go on waiting, and so
     does their step. `goes_on` says that the model is asked again, by this process or the next one. `ends` is the reason
     why nothing more is owed."""
-    store, now = sessions.store, sessions.clock.now()
-    open_calls = [call for call in await store.open_calls(session_id) if call.key not in keep]
+    now = sessions.clock.now()
+    open_calls = [call for call in found.calls if call.key not in keep]
     events: list[Record] = [_failed(call, session_id, now) for call in open_calls]
     turn = left.turn if left is not None else None
     if keep:
@@ -73,11 +75,11 @@ async def close_interrupted_work(
     elif turn is not None:
         events.append(TurnAbandoned(timestamp=now, session_id=session_id, reason=TURN_INTERRUPTED))
     # A compaction that a person asked for owes nothing, so that only its own events tell whether it ended.
-    attempt = await store.dangling_compaction(session_id) if left is None or left.compacting else None
+    attempt = found.compaction if left is None or left.compacting else None
     if attempt is not None:
         error = UnknownError(message=COMPACTION_BROKE_OFF)
         events.append(CompactionFailed(timestamp=now, session_id=session_id, message_id=attempt, error=error))
-    if (shell := await store.open_shell(session_id)) is not None:
+    if (shell := found.shell) is not None:
         ended = ShellEnded(timestamp=now, session_id=session_id, call_id=shell.call_id, output=SHELL_BROKE_OFF)
         events.append(ended)
     if ends is not None and left is not None:

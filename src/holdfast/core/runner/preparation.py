@@ -11,11 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.agent.callable_agents import APPLY_TOOL, TASKS_TOOL, TOOL
-from holdfast.core.context.errors import ContextSnapshotDecodeError
+from holdfast.core.context.epoch import decode_epoch
+from holdfast.core.context.errors import ContextContention, ContextSnapshotDecodeError
 from holdfast.core.plugin.request import RequestDraft
 from holdfast.core.runner.history import Frame
 from holdfast.core.runner.turn_options import asks_nothing, chosen_model, deciding, left_out
 from holdfast.core.session.errors import AgentUnavailable, Interrupted
+from holdfast.core.session.input_errors import LifecycleConflict
 from holdfast.llm.answer_format import AskedFormat, without_thinking
 from holdfast.llm.request import Generation, HttpOverlay, SystemPart, choice, update
 from holdfast.schema.frozen import Frozen
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.catalog.resolved import RequestOverlay
-    from holdfast.core.context.epoch import Epoch
+    from holdfast.core.context.epoch import Epoch, FirstEpoch
     from holdfast.core.context.turn_context import TurnContext
     from holdfast.core.runner.drain_scope import DrainScope
     from holdfast.core.runner.services import RunnerServices
@@ -163,20 +165,24 @@ class Preparation:
     ) -> tuple[Epoch, TurnContext, bool]:
         """The Session's epoch as of this turn, the context that was observed, and whether input was promoted that asks
         for an answer. Input is promoted once there is an epoch."""
-        scope, state, epochs = self._scope, self._state, self._sessions.epochs
-        begin = epochs.initialize
-        if state.epoch is None:
+        scope, state, epochs, offer = self._scope, self._state, self._sessions.epochs, self._tools.mcp.offer
+        damaged = False
+        if state.epoch is None and state.stored_epoch is not None:
             try:
-                state.epoch = await epochs.load(session.id)
+                state.epoch = decode_epoch(session.id, state.stored_epoch)
             except ContextSnapshotDecodeError:
                 if not self._recovers_epoch:
                     raise
-                begin = epochs.recover
+                damaged = True
         known = state.epoch
         if known is None:
             context = self._here.context.compose(session, agent, resolved, await scope.cache.instructions())
-            state.epoch = await begin(session.id, context.system, scope.outbox, offer=self._tools.mcp.offer)
-            return state.epoch, context, await self._promote(inputs)
+            if damaged:
+                state.epoch = await epochs.recover(session.id, context.system, scope.outbox, offer=offer)
+                return state.epoch, context, await self._promote(inputs)
+            first = await epochs.first(session.id, context.system, offer=offer)
+            state.epoch, asked = await self._begin(first, inputs)
+            return state.epoch, context, asked
         asked = await self._promote(inputs)
         context = self._here.context.compose(session, agent, resolved, await scope.cache.instructions())
         state.epoch = await epochs.prepare(
@@ -184,26 +190,45 @@ class Preparation:
             context.system,
             scope.outbox,
             compaction_seq=state.checkpoint_seq,
-            offer=self._tools.mcp.offer,
+            offer=offer,
         )
         if state.epoch is not known:
             scope.cache.messages_added()
         return state.epoch, context, asked
 
+    async def _begin(self, first: FirstEpoch, inputs: Sequence[Admission]) -> tuple[Epoch, bool]:
+        """Begin the first epoch and promote, in one commit unless somebody was faster. As `_promote`."""
+        epochs, inbox, outbox = self._sessions.epochs, self._sessions.inbox, self._scope.outbox
+        if inputs:
+            try:
+                committed = await inbox.promote_all(inputs, outbox, before=first.statements)
+            except (ContextContention, LifecycleConflict):
+                pass  # there is an epoch, or an input was withdrawn: one after the other
+            else:
+                return epochs.begun(first, committed.first - 1), self._note_promoted(inputs)
+        return await epochs.begin(first, outbox), await self._promote(inputs)
+
     async def _promote(self, inputs: Sequence[Admission]) -> bool:
         """Whether an input that asks for an answer is part of the conversation now."""
-        scope, state, sessions = self._scope, self._state, self._sessions
-        promoted = await sessions.inbox.promote(inputs, scope.outbox)
+        asked = self._note_promoted(await self._sessions.inbox.promote(inputs, self._scope.outbox))
+        if not self._scope.lease.taken:
+            await self._sessions.ownership.take(self._scope.lease)
+        return asked
+
+    def _note_promoted(self, promoted: Sequence[Admission]) -> bool:
+        """Whether an input among them asks for an answer."""
+        scope, state = self._scope, self._state
         asked = not all(asks_nothing(item.prompt) for item in promoted)
         if promoted:
-            scope.cache.messages_added()
-            state.options = deciding(promoted, state.options)
+            scope.cache.promoted(promoted)
+            scope.history.expects_files |= any(item.prompt.files for item in promoted)
+            before, state.options = state.options, deciding(promoted, state.options)
+            if state.options is not before:
+                state.output.begin(state.options.format)
             state.task_prompts |= any(item.prompt.task is not None for item in promoted)
         if asked:
             state.allowance.renew()
             state.turns = 0
-        if not scope.lease.taken:
-            await sessions.ownership.take(scope.lease)
         return asked
 
     def _framed(

@@ -18,14 +18,24 @@ if TYPE_CHECKING:
     from holdfast.core.runner.services import RunnerServices
     from holdfast.core.session.interrupt import Interrupt
     from holdfast.core.session.ownership import Lease
+    from holdfast.core.session.stored_start import DrainStart
 
 
 class Runner:
     def __init__(self, services: RunnerServices) -> None:
         self._services = services
 
-    async def drain(self, session_id: str, lease: Lease, interrupt: Interrupt, *, forced: bool = False) -> None:
-        with self._drain(session_id, lease, interrupt, forced=forced) as drain:
+    async def drain(
+        self,
+        session_id: str,
+        lease: Lease,
+        interrupt: Interrupt,
+        *,
+        forced: bool = False,
+        start: DrainStart | None = None,
+    ) -> None:
+        """`start` is what the drain starts from, if that was read after the lease and nobody has committed since."""
+        with self._drain(session_id, lease, interrupt, forced=forced, start=start) as drain:
             await drain.run()
 
     async def abandon(self, session_id: str, lease: Lease, interrupt: Interrupt) -> None:
@@ -44,13 +54,21 @@ class Runner:
             await drain.shell(command, message_id)
 
     @contextmanager
-    def _drain(self, session_id: str, lease: Lease, interrupt: Interrupt, *, forced: bool = False) -> Iterator[Drain]:
+    def _drain(
+        self,
+        session_id: str,
+        lease: Lease,
+        interrupt: Interrupt,
+        *,
+        forced: bool = False,
+        start: DrainStart | None = None,
+    ) -> Iterator[Drain]:
         """Everything that lives as long as one drain."""
         sessions, ancestors = self._services.sessions, self._services.tools.authorities.ancestors
         with (
             sessions.log.signals.follow(session_id) as signal,
             sessions.budgets.draining(),
-            ancestors.remembered(session_id),
+            ancestors.remembered(session_id, start.line if start is not None else ()),
         ):
             spending = Spending(sessions.budgets, sessions.store, sessions.clock, session_id)
             cache = SessionCache(sessions.store, session_id, signal)
@@ -64,4 +82,4 @@ class Runner:
                 spending=spending,
                 state=DrainState(),
             )
-            yield Drain(self._services, scope, forced=forced)
+            yield Drain(self._services, scope, forced=forced, start=start)

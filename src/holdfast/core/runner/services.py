@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.inbox import Inbox
     from holdfast.core.session.ownership import Ownership
     from holdfast.core.session.store import SessionStore
+    from holdfast.core.session.stored_activity import OpenRequest
     from holdfast.core.snapshot.snapshot import Snapshots
     from holdfast.core.tool.builtin.authorize import Authorizer
     from holdfast.core.tool.builtin.bash import ShellCommands
@@ -83,8 +84,9 @@ class ContextComposer(Protocol):
     ) -> TurnContext:
         """The sources of one turn, with the Session's instruction entries; none of them is loaded."""
 
-    def invalidate(self, session_id: str) -> None:
-        """Forget what is cached for a Session."""
+    def begin(self, session: Session, discovered: Sequence[str], ancestors: int) -> None:
+        """Take over what a drain that begins has read: instruction files that the Session discovered, and how many
+        ancestors it has."""
 
 
 class LocationState(Frozen):
@@ -104,10 +106,10 @@ class PeopleRequests:
     def __init__(self, permissions: Permissions, questions: Questions, forms: Forms) -> None:
         self._kinds = (permissions, questions, forms)
 
-    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]]) -> None:
+    async def abandon(self, opened: Sequence[OpenRequest], lease: Publisher, keep: Collection[tuple[str, str]]) -> None:
         """Close what an earlier process asked, except for the calls in `keep`, by message and call id."""
         for kind in self._kinds:
-            await kind.abandon(session_id, lease, keep)
+            await kind.abandon(opened, lease, keep)
 
     async def settled(self, session_id: str) -> None:
         """Returns when every request that this drain cut off is recorded as such."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.core.session.stored_start import STEER_BATCH
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.core.database.unit import Committed
     from holdfast.core.event.signal import Flag
     from holdfast.core.session.store import SessionStore
     from holdfast.core.session.stored_sessions import SessionAtBoundary
     from holdfast.schema.instruction import InstructionEntry
+    from holdfast.schema.prompt import Admission
 
 
 class SessionCache:
@@ -34,10 +39,19 @@ class SessionCache:
         known = self._known
         if known is None or known.steer or known.queue or not self.valid:
             self._signal.head = -1  # before reading, so that a commit during the read is noticed
-            self._known = known = await self._store.at_boundary(self._session_id)
-            self._head = known.head
-            self._revision += 1
+            known = self.take(await self._store.at_boundary(self._session_id))
         return known
+
+    def take(self, seen: SessionAtBoundary) -> SessionAtBoundary:
+        """Take over what was read while the signal was watched."""
+        self._known = seen
+        self._head = seen.head
+        self._revision += 1
+        return seen
+
+    def take_instructions(self, seq: int | None, entries: tuple[InstructionEntry, ...]) -> None:
+        """Take over the Session's instruction entries, and the sequence of their last change."""
+        self._instructions = (seq, entries)
 
     async def instructions(self) -> tuple[InstructionEntry, ...]:
         """The Session's instruction entries, as of the last `read`. They are loaded again only after a change."""
@@ -58,6 +72,16 @@ class SessionCache:
     def messages_added(self) -> None:
         """The drain has added messages that are not its answers: promoted input, or an update of the context."""
         self._revision += 1
+
+    def promoted(self, inputs: Sequence[Admission]) -> None:
+        """The drain has promoted these inputs. If they are all the steers that wait, none waits any more: one that
+        arrives meanwhile is a commit of someone else."""
+        self.messages_added()
+        known = self._known
+        if known is not None and known.steer and len(known.steers) < STEER_BATCH:
+            promoted = {item.id for item in inputs}
+            if all(item.id in promoted for item in known.steers):
+                self._known = known.replace(steer=False, steer_asks=False, steers=())
 
     def committed(self, own: Committed) -> None:
         if own.first == self._head + 1:

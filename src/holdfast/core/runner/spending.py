@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.core.runner.outbox import Outbox
     from holdfast.core.session.budgets import Budgets
     from holdfast.core.session.store import SessionStore
+    from holdfast.core.session.stored_start import BudgetsAtStart
     from holdfast.schema.budget import Budget
     from holdfast.schema.record import Record
     from holdfast.schema.turn_event import TurnAnswered
@@ -80,21 +81,30 @@ class Spending:
         self.limited = False
         """Whether the Session or an ancestor has a budget."""
         self._was_paused = False
+        self._has_room = False
+        """Whether something was left when the drain began, and nobody has asked yet."""
 
-    async def begin(self, outbox: Outbox, default: Budget | None) -> None:
-        """`default` is the budget of a new root for which nobody has decided."""
-        await self._budgets.refresh()
+    async def begin(self, outbox: Outbox, default: Budget | None, revision: int, known: BudgetsAtStart | None) -> None:
+        """`default` is the budget of a new root for which nobody has decided. `revision` is that of all budgets, and
+        `known` what those of the Session said with it, if that was read."""
+        self._budgets.learn(revision)
         if default is not None and default != NO_LIMITS and await self._store.takes_default_budget(self._session_id):
             await outbox.publish(BudgetSet(timestamp=self._clock.now(), session_id=self._session_id, budget=default))
-            await self._budgets.refresh()
-        await self._look()
-        if self._budgets.revision:
-            self._was_paused = await self._store.pause(self._session_id) is not None
+            self._budgets.learn(1)
+            known = None
+        if known is None and self._budgets.revision:
+            known = await self._store.budgets_at_start(self._session_id)
+            self._budgets.learn(known.revision)
+        if known is not None:
+            self._seen, self.limited = known.revision, known.limited
+            self._was_paused, self._has_room = known.paused, not known.refuses
 
     async def check(self, outbox: Outbox) -> None:
-        """Raise BudgetReached if there is nothing left for another request."""
+        """Raise BudgetReached if there is nothing left for another request. What was read at the start of the drain
+        counts for its first request; the commit that dispatches it checks again."""
         await self._look()
-        if self.limited and await self._store.refusing_budget(self._session_id) is not None:
+        has_room, self._has_room = self._has_room, False
+        if self.limited and not has_room and await self._store.refusing_budget(self._session_id) is not None:
             await outbox.publish(local=settle(self._session_id))  # this drain may have been the one that reserved it
             await self._budgets.check(self._session_id)
         if self._was_paused:
@@ -110,7 +120,7 @@ class Spending:
             outbox.submit(dispatched)
             return
         await self._reserve(outbox, expected(), dispatched)
-        await self._budgets.freed(self._session_id)
+        self._budgets.freed_soon(self._session_id)
 
     async def reserve(self, outbox: Outbox, expected: Callable[[], Expected]) -> None:
         """Reserve for a request that has no dispatch. Raises BudgetReached."""
@@ -161,5 +171,5 @@ class Spending:
     async def _look(self) -> None:
         """Ask again whether there is a budget, after any was changed."""
         if self._seen != self._budgets.revision:
-            self._seen = self._budgets.revision
+            self._seen, self._has_room = self._budgets.revision, False
             self.limited = bool(await self._store.budgets(self._session_id))

@@ -59,10 +59,16 @@ class ActiveFormat:
         """Take over the format of the newest prompt. Another prompt has another object, also if it is equal."""
         if given is self._given:
             return
+        self.begin(given)
+        if given is not None:
+            self.rejected = await store.rejections(session_id)
+
+    def begin(self, given: OutputFormat | None) -> None:
+        """Take over the format of a prompt that has no answer yet."""
         self._given, self._asked = given, None
         self.format = None if given is None else AnswerFormat(given.schema)
         self.retries = RETRIES if given is None or given.retry_count is None else given.retry_count
-        self.rejected = 0 if given is None else await store.rejections(session_id)
+        self.rejected = 0
 
     def ask(
         self,

@@ -73,6 +73,8 @@ class Forks:
             location=forked.location,
             before=(existing(source_id), unchanged),
             local=await self._epochs.take_over(source_id, session_id, cut.through),
+            locks=(source_id,),
+            shares_lineage=True,
         )
         return await self._store.get(session_id)
 

@@ -19,7 +19,7 @@ from holdfast.schema.live_event import ErrorInfo, SessionError
 from holdfast.schema.session_event import PermissionReplied
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
 
     from holdfast.core.database.database import Database
     from holdfast.core.runner.services import SessionServices
@@ -39,6 +39,7 @@ class _OwnedRequest(Frozen):
     id: str
     session_id: str
     owner_id: str
+    locked: int | None
 
 
 class Recovery:
@@ -88,6 +89,27 @@ class Recovery:
         await self._execution.recover_wakes()
         await self._tasks.deliver_all()
 
+    async def take_over(self, leased: Collection[str], mine: Callable[[str], bool], *, first: bool) -> None:
+        """While a host runs: what processes left that have just ended, of those Sessions that are this node's turn.
+        `leased` are the Sessions that they executed. What waits for a decision was told when its process ended, and is
+        left alone. `first`: nobody's turn was before, so that what concerns no single Session is done too."""
+        if first:
+            await self._close_requests()
+        for activity in await self._left():
+            session_id = activity.session_id
+            if not mine(session_id) or not (session_id in leased or await self._continues(activity)):
+                continue
+            try:
+                await self._act(activity)
+            except Exception as error:  # noqa: BLE001 - one Session's trouble is not the host's
+                log.warning("%s stays as it was left: %s: %s", session_id, type(error).__name__, error)
+        await self._execution.recover_wakes(mine=mine)
+        if first:
+            await self._tasks.deliver_all()
+
+    async def _continues(self, activity: Activity) -> bool:
+        return goes_on_by_itself(activity) and await self._store.pause(activity.session_id) is None
+
     async def decide(self, session_id: str, decision: Literal["continue", "abandon"]) -> None:
         """A person's word on a Session, and on whatever was left below it, deepest first. Continuing is an explicit run
         from history: the broken turn is recorded as such first, so nothing is sent twice without anyone knowing. What
@@ -124,7 +146,7 @@ class Recovery:
     async def _close_requests(self) -> None:
         for request in await self._database.fetch("request.owned", {}, into=_OwnedRequest):
             session = await self._store.find(request.session_id)
-            if session is None or self._ownership.lives(request.owner_id):
+            if session is None or self._ownership.lives(request.owner_id, request.locked):
                 continue
             replied = PermissionReplied(
                 timestamp=self._clock.now(),
@@ -137,16 +159,18 @@ class Recovery:
                 await self._log.publish(replied, location=session.location)
 
     async def _left(self) -> list[Activity]:
-        return [activity for activity in await self._store.activities() if not await self._worked_on(activity)]
-
-    async def _worked_on(self, activity: Activity) -> bool:
-        session_id = activity.session_id
-        return self._execution.here(session_id) or await self._ownership.elsewhere(session_id) is not None
+        activities = await self._store.activities()
+        elsewhere = set(await self._ownership.all_elsewhere()) if activities else set()
+        return [
+            activity
+            for activity in activities
+            if activity.session_id not in elsewhere and not self._execution.here(activity.session_id)
+        ]
 
     async def _act(self, activity: Activity) -> None:
         session_id = activity.session_id
         session = await self._store.find(session_id)
-        if session is None:
+        if session is None or not self._execution.placement.serves(session.location):
             return
         status = described(activity)
         log.warning("session %s: %s; %s", session_id, status.what, status.next)

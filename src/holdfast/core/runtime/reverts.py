@@ -78,7 +78,9 @@ class Reverts:
             if decision is None:
                 return
             try:
-                await self._log.publish(*decision.events, location=session.location, before=(decision.unmoved,))
+                await self._log.publish(
+                    *decision.events, location=session.location, before=(decision.unmoved,), shares_lineage=True
+                )
             except Moved:
                 if attempt == ATTEMPTS:
                     raise

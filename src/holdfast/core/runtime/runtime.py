@@ -18,7 +18,9 @@ from holdfast.core.context.metrics import Metrics
 from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.context.remote import RemoteInstructions, WebFetch
 from holdfast.core.credential.store import CredentialStore
-from holdfast.core.database.database import SqliteDatabase
+from holdfast.core.database.info import describe_store
+from holdfast.core.database.opening import open_database
+from holdfast.core.database.place import place_identity
 from holdfast.core.event.log import EventLog, Mismatch
 from holdfast.core.event.tree_tail import TreeTail
 from holdfast.core.filesystem.ownership import Owners
@@ -45,11 +47,14 @@ from holdfast.core.runtime.execution import Execution
 from holdfast.core.runtime.forks import Forks
 from holdfast.core.runtime.moves import Moves
 from holdfast.core.runtime.one_shot import OneShotAnswers
+from holdfast.core.runtime.placement import Placement
 from holdfast.core.runtime.prompt_check import PromptCheck
 from holdfast.core.runtime.recovery import Recovery
 from holdfast.core.runtime.reverts import Reverts
 from holdfast.core.runtime.sessions import Sessions
 from holdfast.core.runtime.sign_in_forms import SignInForms
+from holdfast.core.runtime.storage_choice import storage_place
+from holdfast.core.runtime.takeover import Takeover
 from holdfast.core.runtime.tree_changes import TreeChanges
 from holdfast.core.runtime.trees import Trees
 from holdfast.core.runtime.waits import Waits
@@ -58,6 +63,9 @@ from holdfast.core.session.budgets import Budgets
 from holdfast.core.session.id_locks import IdLocks
 from holdfast.core.session.inbox import Inbox
 from holdfast.core.session.instruction_entries import InstructionEntries
+from holdfast.core.session.liveness import liveness_on
+from holdfast.core.session.node_secrets import NodeSecrets
+from holdfast.core.session.nodes import Nodes
 from holdfast.core.session.ownership import Ownership
 from holdfast.core.session.projector import SESSION_PROJECTORS
 from holdfast.core.session.records import SessionRecords
@@ -100,7 +108,7 @@ HOST_DOCUMENT = "host program"
 
 
 class Paths(Frozen):
-    """Where this installation keeps its data."""
+    """Where this installation keeps its data. With an address of a database, everything but the Sessions."""
 
     data: Path
 
@@ -158,7 +166,10 @@ class Runtime:
         clock: Clock | None = None,
         ids: Ids | None = None,
         options: HostOptions | None = None,
+        database: str | None = None,
     ) -> None:
+        """`database` is the address of a PostgreSQL database, or `sqlite`; None leaves it to the environment and the
+        user's configuration."""
         self._environment = dict(os.environ) if environment is None else environment
         self._options = options or HostOptions()
         self.paths = paths or default_paths(self._environment)
@@ -166,6 +177,7 @@ class Runtime:
         self._clock = clock or SystemClock()
         self._ids = ids or Ids(self._clock)
         self._transport = transport or self._default_transport()
+        self.place = storage_place(database, self._environment, self.paths.database, self._options.config)
         self.trust_store = TrustStore(directories(self._environment).state)
         self.own_ports: set[int] = set()
         self.application_tools = ApplicationTools()
@@ -187,12 +199,17 @@ class Runtime:
         clock, ids, here = self._clock, self._ids, directories(self._environment).replace(data=self.paths.data)
 
         # Storage and the Session model.
-        self.database = SqliteDatabase(self.paths.database)
+        self.database = open_database(self.place)
         stack.callback(self.database.close)
         stack.push_async_callback(self._transport.close)
         self.log = EventLog(self.database, MANIFEST, SESSION_PROJECTORS, ids)
         self.store = SessionStore(self.database)
-        self._ownership = Ownership(self.database, self.log, ids, clock, self.paths.owners)
+        liveness = liveness_on(self.database, self.paths.owners)
+        self._ownership = Ownership(self.database, self.log, ids, clock, liveness)
+        self.shared = liveness.beats_idle
+        """Whether other machines use the database too."""
+        self.node_secrets = NodeSecrets(self.database, ids, clock)
+        self.nodes = Nodes(self.database, self._ownership, liveness, clock)
         self._inbox = Inbox(self.log, self.store, ids, clock, Attachments(self._image_limits))
         copies = IsolatedCopies(here.data / "copies", self._environment)
         records = SessionRecords(self.log, self.store, ids, clock, deleted=copies.discard)
@@ -253,11 +270,13 @@ class Runtime:
         stack.push_async_callback(self._titles.close)
 
         # Operations on Sessions.
+        self.placement = Placement(self.nodes, self._ownership, shared=self.shared)
         self.execution = Execution(
-            self.log, self.store, self.locations, self._ownership, clock, wakeups, tasks, self.budgets
+            self.log, self.store, self.locations, self._ownership, clock, wakeups, tasks, self.budgets, self.placement
         )
         sign_ins = SignInForms(self.log, self.database, self.credentials, clock, wakeups, goes_on=self._options.goes_on)
         self.recovery = Recovery(sessions, self.database, self.execution, tasks, trees, self._recovery_policy, sign_ins)
+        self.takeover = Takeover(self.nodes, self._ownership, self.recovery, self.node_secrets if self.shared else None)
         self.trees = Trees(self.database, self.store, trees, self.execution, clock)
         self.tree_tail = TreeTail(self.database, self.log.relay, ids, trees.member_ids)
         self.sessions = Sessions(
@@ -275,12 +294,17 @@ class Runtime:
         self.instructions = InstructionEntries(self.log, self.store, clock)
         self.resolving = IdLocks()
         self.one_shot = OneShotAnswers(sessions, self.locations, self._transport, self._environment)
-        for part in (tasks, self.sessions, self.execution, self.recovery, sign_ins):
+        for part in (tasks, self.sessions, self.execution, self.recovery, sign_ins, self.takeover):
             stack.push_async_callback(part.close)
 
     @property
     def environment(self) -> dict[str, str]:
         return self._environment
+
+    @property
+    def store_identity(self) -> str:
+        """Tells whether another process on this data directory has the same database."""
+        return place_identity(self.place, self._environment)
 
     def new_event_id(self) -> str:
         return self._ids.event()
@@ -333,6 +357,10 @@ class Runtime:
             await services.config.refresh()
             await services.catalog.ready()  # plugins may add agents
             return services.agents.authority(agent)
+
+    async def describe_store(self) -> str:
+        """The store in one line, without secrets."""
+        return await describe_store(self.database, self.place)
 
     async def verify(self) -> list[Mismatch]:
         """Projection rows that differ from what the log says."""

@@ -267,7 +267,8 @@ class Sessions:
         key = {"session_id": session_id, "message_id": newest.id}
         unused = Statement("message.undoable_checkpoint", key, found=True, error=UnknownBoundary)
         try:
-            await self._detached(self._log.publish(undone, location=session.location, before=(unused,)))
+            publishing = self._log.publish(undone, location=session.location, before=(unused,), shares_lineage=True)
+            await self._detached(publishing)
         except UnknownBoundary as refused:
             raise CompactionInUse(session_id, newest.id) from refused
 
@@ -353,10 +354,9 @@ class Sessions:
         await self._execution.wait(session_id)
 
     async def interrupt(self, session_id: str, *, background: bool = False) -> None:
-        """Stop what runs, with the tasks that its calls wait for; with `background`, everything below it."""
-        await self._store.get(session_id)
-        stopping = self._tree_changes.interrupt if background else self._tree_changes.interrupt_one
-        await self._detached(stopping(session_id))
+        """Stop what runs, with the tasks that its calls wait for; with `background`, everything below it. It happens
+        even if the caller leaves."""
+        await self._detached(self._interrupt(session_id, background))
 
     async def background(self, session_id: str, *, allowed: bool) -> None:
         """Let the tasks that calls of this Session wait for go on in the background. Without any nothing happens.
@@ -383,7 +383,8 @@ class Sessions:
         checked: bool,
         mentioned: Mentioned | None,
     ) -> Admission:
-        session = await self._store.get(session_id)  # not as of the request's head: its body may take minutes to come
+        # Not as of the request's head: its body may take minutes to come.
+        session, used = await self._store.for_admission(session_id, id)
         receipt = await self._inbox.admit(
             session_id,
             prompt,
@@ -394,6 +395,7 @@ class Sessions:
             first=lambda: self._reverts.deciding(session),  # writing on is the decision
             check=lambda: self._check.check(session, prompt.options, choices=checked),
             mentioned=mentioned,
+            new=not used,
         )
         if resume:
             self._execution.wake(session_id)
@@ -431,6 +433,11 @@ class Sessions:
     async def _delete(self, session_id: str, *, keep_children: bool) -> None:
         await self._tree_changes.delete(session_id, keep_children=keep_children)
         await self._budgets.changed(session_id)
+
+    async def _interrupt(self, session_id: str, background: bool) -> None:
+        await self._store.get(session_id)
+        stopping = self._tree_changes.interrupt if background else self._tree_changes.interrupt_one
+        await stopping(session_id)
 
     async def _detached(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.get_running_loop().create_task(work)

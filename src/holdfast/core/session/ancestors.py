@@ -10,7 +10,7 @@ from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Value
@@ -41,9 +41,10 @@ class Ancestors:
         self._lines: dict[str, _Line] = {}
 
     @contextmanager
-    def remembered(self, session_id: str) -> Iterator[None]:
-        """Meanwhile the ancestors of this Session are read again only after one of them has changed."""
-        line = self._lines[session_id] = _Line()
+    def remembered(self, session_id: str, read: Sequence[AncestorRow] = ()) -> Iterator[None]:
+        """Meanwhile the ancestors of this Session are read again only after one of them has changed. `read` are the
+        rows for the first who asks, if they were just read."""
+        line = self._lines[session_id] = _Line(read)
         try:
             yield
         finally:
@@ -60,6 +61,9 @@ class Ancestors:
             return await self._read(session_id)
         if not line.changed:
             return line.found
+        if line.given:
+            rows, line.given = line.given, ()
+            return self._found(session_id, rows)
         reading = line.follow(self._signals)  # before the read, so that no change after it is missed
         found = await self._read(session_id)
         line.learn(found, reading)
@@ -67,7 +71,10 @@ class Ancestors:
 
     async def _read(self, session_id: str) -> tuple[Ancestor, ...]:
         key: dict[str, Value] = {"id": session_id, "most": MOST_ANCESTORS}
-        rows = await self._database.fetch("session.with_ancestors", key, into=_Row)
+        rows = await self._database.fetch("session.with_ancestors", key, into=AncestorRow)
+        return self._found(session_id, rows)
+
+    def _found(self, session_id: str, rows: Sequence[AncestorRow]) -> tuple[Ancestor, ...]:
         if not rows:
             raise SessionNotFound(session_id)
         if rows[0].parent_id is None:
@@ -88,7 +95,9 @@ class Ancestors:
 class _Line:
     """The ancestors of one Session as they were read, and flags that each commit of one of them sets."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: Sequence[AncestorRow]) -> None:
+        self.given = given
+        """Rows that were read before the drain began, for one use: nobody followed the ancestors then."""
         self.found: tuple[Ancestor, ...] = ()
         self._reading = 0
         """The number of the newest read."""
@@ -126,7 +135,7 @@ class _Line:
         self._following.close()
 
 
-class _Row(Frozen):
+class AncestorRow(Frozen):
     id: str
     parent_id: str | None
     agent: str | None

@@ -58,6 +58,7 @@ class Budgets:
         self._watching = ExitStack()
         self._watches = False
         self._looking: asyncio.Task[None] | None = None
+        self._freeing: set[asyncio.Task[None]] = set()
         self.revision = 0
         """Of all budgets, as this process knows it; 0 means that there never was one."""
 
@@ -101,6 +102,10 @@ class Budgets:
         self.revision = await self._store.budget_revision()
         return self.revision
 
+    def learn(self, revision: int) -> None:
+        """Take over the revision of all budgets as it was read, perhaps some time ago."""
+        self.revision = max(self.revision, revision)
+
     async def changed(self, session_id: str) -> None:
         """The budget of this Session is another one now."""
         await self.refresh()
@@ -110,6 +115,18 @@ class Budgets:
     async def freed(self, session_id: str) -> None:
         """This Session reserves less than before: wake what may have waited for that."""
         self._wake(await self._store.paused_with_room(session_id))
+
+    def freed_soon(self, session_id: str) -> None:
+        """As `freed`, without waiting for the read."""
+        task = asyncio.get_running_loop().create_task(self._free(session_id), name="holdfast-freed")
+        self._freeing.add(task)
+        task.add_done_callback(self._freeing.discard)
+
+    async def _free(self, session_id: str) -> None:
+        try:
+            await self.freed(session_id)
+        except StorageError:
+            log.exception("asking the database who waits for a budget")
 
     @contextmanager
     def draining(self) -> Iterator[None]:
@@ -142,8 +159,8 @@ class Budgets:
         self._drains = 0
         self._paused.clear()
         self._watch()
-        if self._looking is not None:
-            await asyncio.wait({self._looking})
+        if ongoing := {*self._freeing, *((self._looking,) if self._looking is not None else ())}:
+            await asyncio.wait(ongoing)
 
     async def _publish(self, session_id: str, budget: Budget | None) -> None:
         session = await self._store.get(session_id)

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from holdfast.core.clock import Clock, Ids
-    from holdfast.core.database.unit import Value
+    from holdfast.core.database.unit import Committed, Value
     from holdfast.core.event.log import EventLog
     from holdfast.core.event.publisher import Publisher
     from holdfast.core.session.mentioned import Mentioned
@@ -65,9 +65,6 @@ if TYPE_CHECKING:
     from holdfast.schema.location import Location
     from holdfast.schema.prompt import SyntheticInput
 
-Boundary = Literal["steer", "queue"]
-
-STEER_BATCH = 100
 PENDING_LIMIT = 10_000
 
 
@@ -97,6 +94,7 @@ class Inbox:
         first: Callable[[], Awaitable[RevertDecision | None]],
         check: Callable[[], Awaitable[None]] = nothing,
         mentioned: Mentioned | None = None,
+        new: bool = False,
     ) -> Admission:
         """Accept a prompt once all its files are resolved. The same id, Session, prompt and delivery again gives the
         same receipt, whatever became of the files, unless the prompt was withdrawn. `mentioned` is what the mentions
@@ -104,13 +102,14 @@ class Inbox:
 
         `wake` is kept beside it: should the process die before the wake, the next one knows that it was asked for.
         `first` gives a staged revert that a new prompt commits, in the same commit. `check` raises if the prompt cannot
-        be honoured here; it is not called for a retry."""
+        be honoured here; it is not called for a retry. `new` says that the id was not used yet, as far as the caller
+        knows."""
         prompt = replace(prompt, files=prompt.files or None, agents=prompt.agents or None)
         check_size(prompt, session_id)
         check_options(prompt, session_id)
         check_format(prompt, session_id)
         given = Given(session_id, id or self._ids.message(), prompt, delivery)
-        if id is not None and (known := await self.admitted(given, wake=wake)) is not None:
+        if id is not None and not new and (known := await self.admitted(given, wake=wake)) is not None:
             return known
         await check()
         resolved = await self.attachments.resolve(prompt, session_id, location, mentioned)
@@ -194,7 +193,13 @@ class Inbox:
             decided, unmoved = (decision.events, (decision.unmoved,)) if decision is not None else ((), ())
             try:
                 committed = await self._log.publish(
-                    *decided, admitted, *files, location=location, before=(*expected, *unmoved), local=wanted
+                    *decided,
+                    admitted,
+                    *files,
+                    location=location,
+                    before=(*expected, *unmoved),
+                    local=wanted,
+                    shares_lineage=decision is not None,
                 )
             except Moved:
                 if attempt == ATTEMPTS:
@@ -267,27 +272,23 @@ class Inbox:
         """Forget requested wakes, after an interruption: pending input starts only on a new wake or run."""
         await self._log.write(session_id, (), (Statement("inbox.forget_wakes", {"session_id": session_id}),))
 
-    async def due(self, session_id: str, boundary: Boundary) -> list[Admission]:
-        """The inputs of this boundary, in the order of their promotion.
-
-        A queue boundary takes one queued input first. Steers follow in the order of admission, up to the sequence
-        reached before anything is promoted: one that arrives meanwhile waits for the next boundary."""
-        cutoff = await self._log.latest(session_id)  # read now: what came while the drain was busy joins it
-        inputs: list[Admission] = []
-        if boundary == "queue":
-            inputs += await self._store.pending(session_id, "queue", cutoff=cutoff, limit=1)
-        return inputs + await self._store.pending(session_id, "steer", cutoff=cutoff, limit=STEER_BATCH)
-
     async def promote(self, inputs: Sequence[Admission], outbox: Publisher) -> list[Admission]:
         """Promote inputs that were due. Returns those that are part of the conversation now: an input may have been
         withdrawn, or put off to another boundary, since it was read."""
         if not inputs:
             return []
         try:
-            await outbox.publish(*(event for item in inputs for event in self._promotion(item)))
+            await self.promote_all(inputs, outbox)
         except LifecycleConflict:
             return await self._promote_singly(inputs, outbox)
         return list(inputs)
+
+    async def promote_all(
+        self, inputs: Sequence[Admission], outbox: Publisher, before: Sequence[Statement] = ()
+    ) -> Committed:
+        """Promote all of these inputs in one commit that begins with the statements `before`. Raises LifecycleConflict
+        if one of them cannot be promoted any more."""
+        return await outbox.publish(*(event for item in inputs for event in self._promotion(item)), before=before)
 
     async def _promote_singly(self, inputs: Sequence[Admission], outbox: Publisher) -> list[Admission]:
         promoted = []

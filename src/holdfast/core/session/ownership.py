@@ -3,15 +3,14 @@
 Invariants
 - Every commit made for a drain carries its lease's token and is refused, in the same transaction, once a newer one
   exists. Tokens only grow; releasing a lease keeps its token.
-- An owner holds an operating-system lock named after its id for as long as its process lives: after `kill -9` the
-  next one takes over at once. The heartbeat is only for an owner that was stopped and cannot let go.
+- An owner holds a lock for as long as its process lives (`liveness.py`): after `kill -9` the next one takes over at
+  once. The heartbeat is only for an owner that was stopped and cannot let go.
 - Taking a lease costs no commit of its own: it travels with the first thing that the drain writes. Only a drain that
   has to open its Location first takes it before, so that others see who works on the Session meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import functools
 import logging
 import os
@@ -26,14 +25,15 @@ from holdfast.core.session.errors import LeaseLost
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.database.database import Database
-    from holdfast.core.database.unit import Committed
+    from holdfast.core.database.unit import Committed, Value
     from holdfast.core.event.log import EventLog
     from holdfast.core.session.interrupt import Interrupt
+    from holdfast.core.session.liveness import Liveness
+    from holdfast.core.session.stored_start import DrainStart
     from holdfast.schema.location import Location
     from holdfast.schema.record import Record
 
@@ -45,26 +45,29 @@ log = logging.getLogger(__name__)
 
 
 class Held(Frozen):
-    """A lease that somebody holds. `beat` is the owner's last heartbeat."""
+    """A lease that somebody holds. `age` is how long ago the owner reported, in milliseconds; `locked` is for
+    `Liveness`."""
 
     session_id: str
     owner_id: str
     token: int
-    beat: int | None
+    age: int | None
+    locked: int | None
 
 
-class _LeaseRow(Frozen):
+class LeaseRow(Frozen):
     """Without an owner the lease is free."""
 
     session_id: str
     owner_id: str | None
     token: int
-    beat: int | None
+    age: int | None
+    locked: int | None
 
     def held_by_other(self, own_id: str) -> Held | None:
         if not self.owner_id or self.owner_id == own_id:
             return None
-        return Held(self.session_id, self.owner_id, self.token, self.beat)
+        return Held(self.session_id, self.owner_id, self.token, self.age, self.locked)
 
 
 ControlKind = Literal["interrupt", "interrupt_quietly", "background"]
@@ -129,20 +132,24 @@ class Lease:
 class Ownership:
     """The leases of this process, and the requests of other processes."""
 
-    def __init__(self, database: Database, events: EventLog, ids: Ids, clock: Clock, folder: Path) -> None:
+    def __init__(self, database: Database, events: EventLog, ids: Ids, clock: Clock, liveness: Liveness) -> None:
         self._database = database
         self._log = events
         self._clock = clock
         self._ids = ids
-        self._folder = folder
+        self._liveness = liveness
         self.id = ids.of("own")
-        self._lock: int | None = None
+        self._holding = False
         self._held: dict[str, Lease] = {}
         self._watching = ExitStack()
         self._beating: asyncio.Task[None] | None = None
         self._obeying: set[asyncio.Task[None]] = set()
         self._handled: set[str] = set()
         self._obey: Callable[[str, str], Awaitable[None]] | None = None
+        self.report: Callable[[], Statement] = self._beat_statement
+        """The statement of a heartbeat."""
+        self.became_idle: Callable[[], None] | None = None
+        """Called when this process executes nothing any more."""
 
     def serve(self, obey: Callable[[str, str], Awaitable[None]]) -> None:
         """`obey(kind, session_id)` does what another process asks: `wake`, or a `ControlKind`."""
@@ -153,24 +160,39 @@ class Ownership:
         """How many Sessions this process drains right now."""
         return len(self._held)
 
-    def identify(self) -> str:
+    async def hold(self) -> None:
+        """Others can tell from now on whether this process lives."""
+        await self._liveness.hold(self.id)
+        self._holding = True
+
+    async def identify(self) -> str:
         """The id of this process; others can tell from now on whether it lives."""
-        self._hold_lock()
+        await self.hold()
+        if self._liveness.number(self.id) is not None:
+            await self._database.submit(Unit(self.id, local=(self._beat_statement(),)))
         return self.id
 
-    def lives(self, owner_id: str) -> bool:
-        """Whether the process with this id has not ended."""
-        return _locked(self._folder / owner_id)
+    def lives(self, owner_id: str, locked: int | None) -> bool:
+        """Whether the process with this id has not ended. `locked` is what the database says about its lock."""
+        return self._liveness.lives(owner_id, locked)
 
     async def acquire(
-        self, session_id: str, location: Location, interrupt: Interrupt, wanted: Callable[[], Awaitable[bool]]
+        self,
+        session_id: str,
+        location: Location,
+        interrupt: Interrupt,
+        wanted: Callable[[], Awaitable[bool]],
+        start: DrainStart | None = None,
     ) -> Lease | None:
-        """The lease, or None when the work is no longer wanted or an interruption came while another owner had it."""
-        row = await self._row(session_id)
+        """The lease, or None when the work is no longer wanted or an interruption came while another owner had it.
+        `start` holds the lease as it was read, if it was."""
+        row = start.lease if start is not None else await self._row(session_id)
         while row is not None and (holder := row.held_by_other(self.id)) is not None and self._alive(holder):
             if not await self._outlast(holder, interrupt, wanted):
                 return None
             row = await self._row(session_id)
+        if not self._holding:
+            await self.hold()
         return self._prepare(session_id, location, row)
 
     def release(self, lease: Lease) -> None:
@@ -180,13 +202,20 @@ class Ownership:
             del self._held[session_id]
         if not self._held:
             self._stop_serving()
+            if self.became_idle is not None:
+                self.became_idle()
         if lease.taken:
             self._database.submit(Unit(session_id, local=(Statement("lease.release", asdict(lease.fence)),)))
 
     async def take(self, lease: Lease) -> None:
         """Take the lease now, for a drain that has nothing to publish yet."""
-        if (unit := lease.claim()) is not None:
-            await self._database.submit(unit)
+        if (taking := self.start_taking(lease)) is not None:
+            await taking
+
+    def start_taking(self, lease: Lease) -> asyncio.Future[Committed] | None:
+        """As `take`, without waiting for the commit; None if it is taken."""
+        unit = lease.claim()
+        return self._database.submit(unit) if unit is not None else None
 
     async def elsewhere(self, session_id: str) -> Held | None:
         """The living owner of this Session's drain, if that is another process."""
@@ -195,9 +224,33 @@ class Ownership:
 
     async def all_elsewhere(self) -> list[str]:
         """Sessions that other living owners execute."""
-        rows = await self._database.fetch("lease.held", {}, into=_LeaseRow)
-        holders = [row.held_by_other(self.id) for row in rows]
-        return [holder.session_id for holder in holders if holder is not None and self._alive(holder)]
+        rows = await self._database.fetch("lease.held", {"now": self._clock.now()}, into=LeaseRow)
+        holders = [holder for row in rows if (holder := row.held_by_other(self.id)) is not None]
+        alive = {holder.owner_id: holder for holder in holders}
+        alive = {id: holder for id, holder in alive.items() if self._alive(holder)}
+        return [holder.session_id for holder in holders if holder.owner_id in alive]
+
+    async def leased_to(self, owner_ids: Collection[str]) -> set[str]:
+        """Sessions whose leases these owners hold, whether they live or not."""
+        rows = await self._database.fetch("lease.held", {"now": self._clock.now()}, into=LeaseRow)
+        return {row.session_id for row in rows if row.owner_id in owner_ids}
+
+    async def wake_elsewhere(self, session_id: str) -> bool:
+        """Ask the living owner of this Session's drain, if that is another process, to look for input."""
+        holder = await self.elsewhere(session_id)
+        if holder is not None:
+            await self._ask(holder, "wake")
+        return holder is not None
+
+    async def ask_node(self, owner_id: str, session_id: str, kind: str) -> None:
+        """Ask another node for something that concerns a Session, and return at once."""
+        row: dict[str, Value] = {
+            "id": self._ids.of("ctl"),
+            "session_id": session_id,
+            "owner_id": owner_id,
+            "kind": kind,
+        }
+        await self._database.submit(Unit(session_id, local=(Statement("control.ask", row),)))
 
     async def ask_elsewhere(self, session_id: str, kind: ControlKind) -> None:
         """Ask the owner for something, and return once it has done it, or is gone."""
@@ -220,16 +273,15 @@ class Ownership:
         self._stop_serving()
         if self._obeying:
             await asyncio.wait(self._obeying)
-        if self._lock is not None:
+        if self._holding:
             key = {"id": self.id}
             removal = tuple(Statement(name, key) for name in ("owner.drop_leases", "control.forget", "owner.forget"))
             try:
                 await self._database.submit(Unit(self.id, local=removal))
             except StorageError:
                 log.debug("could not remove the owner row; peers see the released lock", exc_info=True)
-            os.close(self._lock)
-            (self._folder / self.id).unlink(missing_ok=True)
-            self._lock = None
+            await self._liveness.release(self.id)
+            self._holding = False
 
     # -- taking --------------------------------------------------------------------------------------------------
 
@@ -250,14 +302,13 @@ class Ownership:
                     return True
                 holder = now
 
-    def _prepare(self, session_id: str, location: Location, row: _LeaseRow | None) -> Lease:
+    def _prepare(self, session_id: str, location: Location, row: LeaseRow | None) -> Lease:
         """`row` is the lease as it was read; taking it is refused if somebody else took it since."""
-        self._hold_lock()
         seen = row.token if row else -1
         dead = row.held_by_other(self.id) if row else None
         fence = Fence(session_id, self.id, max(seen, 0) + 1)
         take = (
-            Statement("owner.beat", {"id": self.id, "pid": os.getpid(), "beat": self._clock.now()}),
+            self._beat_statement(),
             Statement("lease.take", {**asdict(fence), "seen_token": seen}, changes=1, error=LeaseLost),
             *((Statement("control.forget", {"id": dead.owner_id}),) if dead is not None else ()),
         )
@@ -265,8 +316,10 @@ class Ownership:
         self._start_serving()
         return lease
 
-    async def _row(self, session_id: str) -> _LeaseRow | None:
-        rows = await self._database.fetch("lease.get", {"session_id": session_id}, into=_LeaseRow)
+    async def _row(self, session_id: str) -> LeaseRow | None:
+        rows = await self._database.fetch(
+            "lease.get", {"session_id": session_id, "now": self._clock.now()}, into=LeaseRow
+        )
         return rows[0] if rows else None
 
     async def _holder(self, session_id: str) -> Held | None:
@@ -274,15 +327,14 @@ class Ownership:
         return row.held_by_other(self.id) if row is not None else None
 
     def _alive(self, holder: Held) -> bool:
-        if not _locked(self._folder / holder.owner_id):
+        if not self._liveness.lives(holder.owner_id, holder.locked):
             return False
-        return holder.beat is not None and self._clock.now() - holder.beat < EXPIRY_SECONDS * 1000
+        return holder.age is not None and holder.age < EXPIRY_SECONDS * 1000
 
-    def _hold_lock(self) -> None:
-        if self._lock is None:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = os.open(self._folder / self.id, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def _beat_statement(self) -> Statement:
+        number = self._liveness.number(self.id)
+        row: dict[str, Value] = {"id": self.id, "pid": os.getpid(), "beat": self._clock.now(), "number": number}
+        return Statement("owner.beat", row)
 
     # -- between processes ---------------------------------------------------------------------------------------
 
@@ -311,7 +363,7 @@ class Ownership:
 
     def _start_serving(self) -> None:
         if self._beating is None:
-            self._watching.enter_context(self._log.signals.watch(self._look))
+            self._watching.enter_context(self._log.signals.watch(self.look))
             self._beating = asyncio.get_running_loop().create_task(self._beat(), name="holdfast-heartbeat")
 
     def _stop_serving(self) -> None:
@@ -323,10 +375,10 @@ class Ownership:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(BEAT_SECONDS)
-            beat = Statement("owner.beat", {"id": self.id, "pid": os.getpid(), "beat": self._clock.now()})
-            self._database.submit(Unit(self.id, local=(beat,)))
+            self._database.submit(Unit(self.id, local=(self.report(),)))
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Do what other processes ask for, in the background."""
         task = asyncio.get_running_loop().create_task(self._obey_all(), name="holdfast-control")
         self._obeying.add(task)
         task.add_done_callback(self._obeying.discard)
@@ -341,22 +393,6 @@ class Ownership:
                 await self._obey(control.kind, control.session_id)
             done = Statement("control.done", {"id": control.id})
             await self._database.submit(Unit(control.session_id, local=(done,)))
-
-
-def _locked(path: Path) -> bool:
-    """Whether a living process holds this lock. A free lock was left by a process that ended."""
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.unlink(missing_ok=True)
-        return False
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
 
 
 async def _within(awaitable: Awaitable[object], seconds: float) -> None:

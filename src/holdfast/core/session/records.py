@@ -89,18 +89,28 @@ class SessionRecords:
         """The new Session, or the one that has this id already, whatever else was asked. The id of a deleted Session is
         refused: its events are still in the log. So is a parent that does not exist. `before` comes first in the
         commit."""
+        return await self.add(new, before) or await self._store.get(new.id)
+
+    async def add(self, new: NewSession, before: Sequence[Statement] = ()) -> Session | None:
+        """As `create`, but a new Session is not read back."""
         unused = Statement("event.any_of", {"aggregate_id": new.id}, found=False, error=SessionIdInUse)
         parent = (existing(new.parent_id),) if new.parent_id is not None else ()
         created = SessionCreated(session_id=new.id, info=self._new_record(new))
         limits = [BudgetSet(timestamp=self._clock.now(), session_id=new.id, budget=new.budget)] if new.budget else []
         try:
-            await self._log.publish(created, *limits, location=new.location, before=(*before, unused, *parent))
+            await self._log.publish(
+                created,
+                *limits,
+                location=new.location,
+                before=(*before, unused, *parent),
+                locks=(new.parent_id,) if new.parent_id is not None else (),
+            )
         except SessionIdInUse as refused:
             known = await self._store.find(new.id)
             if known is None:
                 raise errors.SessionDeleted(new.id) from refused
             return known
-        return await self._store.get(new.id)
+        return None
 
     async def switch_agent(self, session_id: str, agent: str) -> None:
         """Select the agent from the next turn on. Selecting the same agent again records it again."""
@@ -143,7 +153,8 @@ class SessionRecords:
             raise SessionNotFound(session_id)
         has_children = partial(SessionHasChildren, session_id)
         childless = Statement("tree.has_child", {"id": session_id}, found=False, error=has_children)
-        await self._log.publish(SessionDeleted(session_id=session_id, info=record), before=(childless,))
+        deleted = SessionDeleted(session_id=session_id, info=record)
+        await self._log.publish(deleted, before=(childless,), shares_lineage=True)
         if self._deleted is not None:
             await self._deleted(session_id)
 

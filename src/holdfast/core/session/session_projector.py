@@ -51,6 +51,7 @@ def session_deleted(event: Projected) -> tuple[Statement, ...]:
     # Spelled out, not left to foreign keys: those rest during a rebuild.
     return (
         Statement("session.clear_epoch", key, operational=True),
+        Statement("context.forget_changes", key, operational=True),
         Statement("inbox.forget_wakes", {"session_id": session_id}, operational=True),
         *budget_deleted(session_id),
         *release_all(session_id),

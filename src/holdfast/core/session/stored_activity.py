@@ -91,13 +91,8 @@ class StoredActivity(StoredMessages, StoredTasks):
         rows = await self._database.fetch("turn.last_dispatch", {"session_id": session_id}, into=Dispatch)
         return rows[0] if rows else None
 
-    async def dangling_compaction(self, session_id: str) -> str | None:
-        """The compaction that was started and never ended."""
-        rows = await self._database.fetch("turn.dangling_compaction", {"session_id": session_id})
-        return str(rows[0][0]) if rows else None
-
     async def _activities(self, **key: Value) -> list[Activity]:
-        return [row.activity() for row in await self._database.fetch("activity.range", key, into=_ActivityRow)]
+        return [row.activity() for row in await self._database.fetch("activity.range", key, into=ActivityRow)]
 
 
 class RequestRow(Frozen):
@@ -111,6 +106,13 @@ class RequestRow(Frozen):
     taken: bool
 
 
+class OpenRequest(Frozen):
+    """A request of a Session without an answer; `data` is the request."""
+
+    kind: str
+    data: str
+
+
 class TreeRequestRow(Frozen):
     """An open request of a Session or of a descendant."""
 
@@ -121,7 +123,7 @@ class TreeRequestRow(Frozen):
     since: int
 
 
-class _ActivityRow(Frozen):
+class ActivityRow(Frozen):
     session_id: str
     seq: int
     time_started: int

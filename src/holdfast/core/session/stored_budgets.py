@@ -20,7 +20,7 @@ class Pause(Frozen):
 class StoredBudgets(StoredSessions):
     async def budgets(self, session_id: str) -> list[BudgetInfo]:
         """The budgets that hold for a Session: its own first, then those of its ancestors."""
-        rows = await self._database.fetch("budget.of_chain", {"session_id": session_id}, into=_BudgetRow)
+        rows = await self._database.fetch("budget.of_chain", {"session_id": session_id}, into=BudgetRow)
         return [row.info() for row in rows]
 
     async def refusing_budget(self, session_id: str) -> str | None:
@@ -58,7 +58,7 @@ class StoredBudgets(StoredSessions):
         return UsageInfo(own=own.total(), tree=tree.total())
 
 
-class _BudgetRow(Frozen):
+class BudgetRow(Frozen):
     session_id: str
     limit_money: int | None
     limit_tokens: int | None

@@ -9,10 +9,10 @@ from holdfast.schema.frozen import Frozen
 from holdfast.schema.prompt import Admission, Delivery, InputKind, Prompt, PromptOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from holdfast.core.database.database import Database
-    from holdfast.core.database.unit import Value
+    from holdfast.core.database.unit import Row
 
 
 class StoredInputs:
@@ -20,7 +20,7 @@ class StoredInputs:
         self._database = database
 
     async def admission(self, message_id: str) -> Admission | None:
-        rows = await self._database.fetch("inbox.get", {"id": message_id}, into=_InputRow)
+        rows = await self._database.fetch("inbox.get", {"id": message_id}, into=InputRow)
         return rows[0].admission() if rows else None
 
     async def sent_delivery(self, message_id: str) -> str:
@@ -28,27 +28,12 @@ class StoredInputs:
         rows = await self._database.fetch("inbox.sent_delivery", {"id": message_id})
         return str(rows[0][0]) if rows else ""
 
-    async def prompt_options(self, session_id: str) -> PromptOptions | None:
-        """The options of the newest prompt in the conversation that asks for an answer."""
-        key = {"session_id": session_id}
-        rows = await self._database.fetch("inbox.options", key)
-        rows = rows or await self._database.fetch("inbox.shared_options", key)
-        if not rows or rows[0][0] is None:
-            return None
-        options: PromptOptions = decoder(PromptOptions).decode(str(rows[0][0]))
-        return options
-
     async def is_withdrawn(self, message_id: str) -> bool:
         return bool(await self._database.fetch("inbox.is_withdrawn", {"id": message_id}))
 
-    async def pending(self, session_id: str, delivery: str, *, cutoff: int, limit: int) -> list[Admission]:
-        """Pending inputs of one delivery that were admitted up to a sequence, oldest first."""
-        key: dict[str, Value] = {"session_id": session_id, "delivery": delivery, "cutoff": cutoff, "limit": limit}
-        return [row.admission() for row in await self._database.fetch("inbox.next", key, into=_InputRow)]
-
     async def all_pending(self, session_id: str) -> list[Admission]:
         """Everything that was admitted and neither promoted nor withdrawn, oldest first."""
-        rows = await self._database.fetch("inbox.pending", {"session_id": session_id}, into=_InputRow)
+        rows = await self._database.fetch("inbox.pending", {"session_id": session_id}, into=InputRow)
         return [row.admission() for row in rows]
 
     async def waiting(self, session_id: str) -> frozenset[str]:
@@ -70,7 +55,7 @@ class StoredInputs:
         return all([await self._database.fetch("inbox.passed_over", {"id": id}) for id in input_ids])
 
 
-class _InputRow(Frozen):
+class InputRow(Frozen):
     session_id: str
     id: str
     kind: InputKind
@@ -91,3 +76,12 @@ class _InputRow(Frozen):
             promoted_seq=self.promoted_seq,
             type="synthetic" if self.kind == "synthetic" else None,
         )
+
+
+def options_of(own: Sequence[Row], shared: Sequence[Row]) -> PromptOptions | None:
+    """The options in rows of `inbox.options`, or else in those of `inbox.shared_options`."""
+    rows = own or shared
+    if not rows or rows[0][0] is None:
+        return None
+    options: PromptOptions = decoder(PromptOptions).decode(str(rows[0][0]))
+    return options

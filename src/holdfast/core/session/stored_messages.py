@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -102,15 +103,26 @@ class StoredMessages:
         rows = await self._database.fetch("message.place", key, into=MessagePlace)
         return rows[0] if rows else None
 
-    async def active_history(self, session_id: str) -> list[StoredMessage]:
+    async def active_history(self, session_id: str, checkpoint_seq: int = -1) -> list[StoredMessage]:
         """The model's history in the order of the request: the newest checkpoint, the input that was open when it was
-        made, then everything newer."""
-        rows = await self._database.fetch_large("message.active", {"session_id": session_id}, into=_MessageRow)
+        made, then everything newer. `checkpoint_seq` is where that checkpoint is thought to be: what belongs to it is
+        then read at the same time."""
+        if checkpoint_seq < 0:
+            rows, opened = await self._active(session_id), None
+        else:
+            rows, opened = await asyncio.gather(
+                self._active(session_id), self.open_input(session_id, before=checkpoint_seq)
+            )
         history = [row.message(session_id) for row in rows]
         place = next((index for index, row in enumerate(rows) if row.type == "compaction"), None)
         if place is not None:
-            history[place + 1 : place + 1] = await self.open_input(session_id, before=history[place].seq)
+            if opened is None or history[place].seq != checkpoint_seq:
+                opened = await self.open_input(session_id, before=history[place].seq)
+            history[place + 1 : place + 1] = opened
         return history
+
+    async def _active(self, session_id: str) -> list[_MessageRow]:
+        return await self._database.fetch_large("message.active", {"session_id": session_id}, into=_MessageRow)
 
     async def open_input(self, session_id: str, *, before: int = AFTER_ALL) -> list[StoredMessage]:
         """The newest input of the user before a position, unless it has a complete answer there."""
@@ -131,8 +143,8 @@ class StoredMessages:
 
     async def checkpoint_seq(self, session_id: str) -> int:
         """The sequence of the newest checkpoint; -1 without any."""
-        rows = await self._database.fetch("message.checkpoint", {"session_id": session_id}, into=_SeqRow)
-        return rows[0].seq if rows and rows[0].seq is not None else -1
+        rows = await self._database.fetch("message.checkpoint", {"session_id": session_id}, into=SeqRow)
+        return rows[0].seq if rows else -1
 
     async def newest_checkpoint(self, session_id: str) -> StoredMessage | None:
         seq = await self.checkpoint_seq(session_id)
@@ -173,5 +185,5 @@ class _AttachmentRow(Frozen):
     content: str
 
 
-class _SeqRow(Frozen):
-    seq: int | None
+class SeqRow(Frozen):
+    seq: int

@@ -16,11 +16,15 @@ from holdfast.schema.model import DEFAULT_VARIANT, ModelRef
 from holdfast.schema.session import CacheTokens, Fork, RecordTime, Revert, Session, SessionRecord, SessionTime, Tokens
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.core.database.database import Database
-    from holdfast.core.database.unit import Value
+    from holdfast.core.database.unit import Row, Value
+    from holdfast.schema.prompt import Admission
 
 Order = Literal["asc", "desc"]
 Direction = Literal["previous", "next"]
+Boundary = Literal["steer", "queue"]
 NO_PARENT = "null"
 """In place of the id of a parent: Sessions that have none."""
 
@@ -43,7 +47,8 @@ class SessionAnchor(msgspec.Struct, frozen=True):
 
 
 class SessionAtBoundary(Frozen):
-    """A Session, whether a steer or a queued input waits, and the last sequence of its log, in one read."""
+    """A Session, whether a steer or a queued input waits, and the last sequence of its log, in one read. `steers` and
+    `queued` are the inputs that wait up to that sequence: the oldest steers, and the oldest queued input."""
 
     session: Session
     steer: bool
@@ -53,6 +58,13 @@ class SessionAtBoundary(Frozen):
     instructions_seq: int | None
     """The sequence of the last change of the Session's instruction entries."""
     head: int
+    steers: Sequence[Admission] = ()
+    queued: Sequence[Admission] = ()
+
+    def due(self, boundary: Boundary) -> list[Admission]:
+        """The inputs that a boundary takes, in the order of their promotion: at a queue boundary one queued input, then
+        the steers. What was admitted after this was read waits for the next boundary."""
+        return [*(self.queued if boundary == "queue" else ()), *self.steers]
 
 
 class StoredSessions:
@@ -60,7 +72,7 @@ class StoredSessions:
         self._database = database
 
     async def find(self, session_id: str) -> Session | None:
-        rows = await self._database.fetch("session.get", {"id": session_id}, into=_SessionRow)
+        rows = await self._database.fetch("session.get", {"id": session_id}, into=SessionRow)
         return rows[0].session() if rows else None
 
     async def get(self, session_id: str) -> Session:
@@ -80,17 +92,9 @@ class StoredSessions:
         rows = await self._database.fetch("form.asker", {"session_id": session_id, "id": form_id})
         return await self.find(str(rows[0][0])) if rows else None
 
-    async def at_boundary(self, session_id: str) -> SessionAtBoundary:
-        rows = await self._database.fetch("session.at_boundary", {"id": session_id}, into=_BoundaryRow)
-        if not rows:
-            raise SessionNotFound(session_id)
-        row = rows[0]
-        return SessionAtBoundary(row.session(), row.steer, row.queue, row.steer_asks, row.instructions_seq, row.head)
-
     async def instruction_entries(self, session_id: str) -> tuple[InstructionEntry, ...]:
         """The instruction entries of a Session, ordered by key."""
-        rows = await self._database.fetch("instruction_entry.list", {"session_id": session_id})
-        return tuple(InstructionEntry(key=str(key), value=decode_any(str(value))) for key, value in rows)
+        return entries_of(await self._database.fetch("instruction_entry.list", {"session_id": session_id}))
 
     async def record(self, session_id: str) -> SessionRecord | None:
         """The whole row, in the form of the events that replace it."""
@@ -126,7 +130,7 @@ class StoredSessions:
         return sessions[::-1] if backwards else sessions
 
 
-class _SessionRow(Frozen):
+class SessionRow(Frozen):
     id: str
     parent_id: str | None
     project_id: str
@@ -166,11 +170,11 @@ class _SessionRow(Frozen):
         )
 
 
-class _ListRow(_SessionRow):
+class _ListRow(SessionRow):
     children: int
 
 
-class _BoundaryRow(_SessionRow):
+class BoundaryRow(SessionRow):
     steer: bool
     queue: bool
     steer_asks: bool
@@ -246,7 +250,11 @@ class _RecordRow(Frozen):
         )
 
 
-def _tokens(row: _SessionRow | _RecordRow) -> Tokens:
+def entries_of(rows: Sequence[Row]) -> tuple[InstructionEntry, ...]:
+    return tuple(InstructionEntry(key=str(key), value=decode_any(str(value))) for key, value in rows)
+
+
+def _tokens(row: SessionRow | _RecordRow) -> Tokens:
     return Tokens(
         input=row.tokens_input,
         output=row.tokens_output,

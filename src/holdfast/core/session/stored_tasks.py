@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.core.database.read import Read
+from holdfast.core.session.errors import SessionNotFound
+from holdfast.core.session.stored_inputs import options_of
+from holdfast.core.session.stored_sessions import SessionRow
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.prompt import PromptTask  # noqa: TC001 - msgspec reads the annotations of rows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Value
+    from holdfast.schema.prompt import PromptOptions
+    from holdfast.schema.session import Session
 
 
 class CallKey(NamedTuple):
@@ -75,6 +83,27 @@ class TaskPrompt(Frozen):
         return f"call_{self.id[4:]}"
 
 
+class Delegation(Frozen):
+    """A call that gives a task."""
+
+    begun: bool
+    """Whether an earlier execution of the call started it."""
+    ancestors: Sequence[str]
+    """Of the Session that calls, from the parent up to the root."""
+    options: PromptOptions | None
+    """Of the newest prompt in the conversation that asks for an answer."""
+
+
+class Giving(Frozen):
+    """What a task needs that is about to be given."""
+
+    parent: Session
+    task: Task | None
+    """What an earlier execution of the call started."""
+    background: int
+    """Background tasks of the tree that have not been delivered."""
+
+
 class StoredTasks:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -82,6 +111,27 @@ class StoredTasks:
     async def task_of_call(self, call: CallKey) -> Task | None:
         rows = await self._database.fetch("task.of_call", call._asdict(), into=Task)
         return rows[0] if rows else None
+
+    async def delegation(self, call: CallKey) -> Delegation:
+        key = {"session_id": call.session_id}
+        begun, ancestors, own, shared = await self._database.fetch_many(
+            Read("task.of_call", call._asdict()),
+            Read("task.ancestors", key),
+            Read("inbox.options", key),
+            Read("inbox.shared_options", key),
+        )
+        return Delegation(bool(begun), [str(row[0]) for row in ancestors], options_of(own, shared))
+
+    async def giving(self, call: CallKey, root_id: str) -> Giving:
+        """Raises SessionNotFound."""
+        parent, task, background = await self._database.fetch_many(
+            Read("session.get", {"id": call.session_id}, SessionRow),
+            Read("task.of_call", call._asdict(), Task),
+            Read("task.background_of_tree", {"root_id": root_id}),
+        )
+        if not parent:
+            raise SessionNotFound(call.session_id)
+        return Giving(parent[0].session(), task[0] if task else None, int(background[0][0]))
 
     async def open_tasks(self, session_id: str) -> list[Task]:
         """Tasks of a Session whose calls have no settlement, in the order of the calls."""

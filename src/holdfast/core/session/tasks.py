@@ -247,11 +247,10 @@ class Tasks:
     # -- giving --------------------------------------------------------------------------------------------------
 
     async def _start(self, call: CallKey, work: Work, place: Place) -> Task:
-        parent = await self._store.get(call.session_id)
-        task, known = await self._store.task_of_call(call), True
+        giving = await self._store.giving(call, work.root_id)
+        parent, task, known = giving.parent, giving.task, True
         if task is None:
-            background = await self._store.background_tasks(work.root_id)
-            if not place.take(work.most - background):
+            if not place.take(work.most - giving.background):
                 raise TooManyTasks(work.most)
             task, known = await self._record(call, work, parent), work.child_id is not None
         else:
@@ -297,31 +296,31 @@ class Tasks:
         """Make the child, if there is none, and admit the prompt, if it was not admitted. `known`: there may be."""
         try:
             child = await self._store.find(task.child_id) if known else None
-            child = child or await self._records.create(
-                NewSession(
-                    id=task.child_id,
-                    project_id=parent.project_id,
-                    location=work.location or parent.location,
-                    subpath=parent.subpath,
-                    parent_id=parent.id,
-                    agent=task.agent,
-                    model=work.model,
-                    title=task.description,
-                )
+            new = NewSession(
+                id=task.child_id,
+                project_id=parent.project_id,
+                location=work.location or parent.location,
+                subpath=parent.subpath,
+                parent_id=parent.id,
+                agent=task.agent,
+                model=work.model,
+                title=task.description,
             )
+            child = child or await self._records.add(new)
             if not known or await self._store.admission(task.prompt_id) is None:
                 await self._inbox.admit(
-                    child.id,
+                    task.child_id,
                     work.prompt,
                     id=task.prompt_id,
                     delivery="steer",
-                    location=child.location,
+                    location=child.location if child is not None else new.location,
                     wake=True,
                     first=nothing,
+                    new=not known,
                 )
         except (SessionDeleted, SessionNotFound, PromptConflict, PromptWithdrawn):
             return  # somebody took it away: the task is over
-        self._wakeups.session(child.id)
+        self._wakeups.session(task.child_id)
 
     # -- waiting -------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from holdfast.core.tool.builtin.authorize import Denied
 from holdfast.schema.permission import PermissionSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from holdfast.core.permission.permission import Permissions
     from holdfast.core.permission.rules import Authority
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class PermissionAuthorizer:
     """The `Authorizer` of a Location: turns a refusal into a failure that the model reads."""
 
-    def __init__(self, permissions: Permissions, owner: Callable[[], str]) -> None:
+    def __init__(self, permissions: Permissions, owner: Callable[[], Awaitable[str]]) -> None:
         """`owner` identifies this process."""
         self._permissions = permissions
         self._owner = owner
@@ -42,7 +42,7 @@ class PermissionAuthorizer:
             save=tuple(save),
             metadata=dict(metadata) if metadata is not None else None,
             source=PermissionSource(message_id=context.assistant_message_id, call_id=context.tool_call_id),
-            owner=None if context.assistant_message_id else self._owner(),
+            owner=None if context.assistant_message_id else await self._owner(),
         )
         try:
             await self._permissions.assert_allowed(wish)

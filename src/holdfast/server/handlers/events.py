@@ -25,6 +25,8 @@ FAREWELL = "global.disposed"
 
 RELAY = "x-holdfast-relay"
 """Header of another server on this database that wants only the events of this process."""
+NODE = "x-holdfast-node"
+"""Header with the token of another node (`core/session/node_secrets.py`). It admits to that stream and nothing else."""
 
 
 async def subscribe(call: ApiCall) -> Frames:

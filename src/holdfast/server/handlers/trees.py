@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from holdfast.server.handlers.sessions import LAST_SEQUENCE
+from holdfast.core.session.errors import InvalidCursor
 from holdfast.server.sse import HEARTBEAT
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SHOWN = 500
 """Sessions of a tree."""
+CURSOR = b'{"cursor":"'
 CONNECTED = b'"type":"session.tree.connected"'
 
 
@@ -24,13 +25,16 @@ async def tree(call: ApiCall) -> SessionTree:
 
 async def tree_events(call: ApiCall) -> Frames:
     query: protocol.TreeEventsQuery = call.query
-    after, resumed = query.after, call.headers.get("last-event-id", "")
-    if after is None and resumed.isascii() and resumed.isdecimal():
-        after = min(int(resumed[:20]), LAST_SEQUENCE)
+    after, tail = query.after, call.runtime.tree_tail
+    if after is not None:
+        if not await tail.is_cursor(after):
+            raise InvalidCursor
+    elif (resumed := call.headers.get("last-event-id")) and await tail.is_cursor(resumed):
+        after = resumed
     return _frames(call, after, replay=query.replay is not False)
 
 
-async def _frames(call: ApiCall, after: int | None, *, replay: bool) -> Frames:
+async def _frames(call: ApiCall, after: str | None, *, replay: bool) -> Frames:
     tail = call.runtime.tree_tail.follow(call.params.session_id, after=after, replay=replay)
     async with aclosing(tail) as batches:  # type: ignore[type-var]
         async for batch in batches:
@@ -41,6 +45,7 @@ async def _frames(call: ApiCall, after: int | None, *, replay: bool) -> Frames:
 
 def _frame(event: bytes) -> bytes:
     """With the cursor as the id of the frame, which browsers send back when they connect again."""
-    if event.startswith(b'{"cursor":'):
-        return b"id: %s\ndata: %s\n\n" % (event[10 : event.index(b",")], event)
+    if event.startswith(CURSOR):
+        cursor = event[len(CURSOR) : event.index(b'"', len(CURSOR))]
+        return b"id: %s\ndata: %s\n\n" % (cursor, event)
     return b"data: %s\n\n" % event

@@ -2,6 +2,9 @@
 insert into session_attachment (session_id, message_id, idx, mime, kind, content)
 values (:session_id, :message_id, :index, :mime, :kind, :content)
 
+-- name: attachment.any
+select 1 from session_attachment where session_id = :session_id limit 1
+
 -- name: attachment.list
 -- Of the Session's own prompts, also of pending ones, and of the messages that it shares.
 select message_id, idx, mime, kind, content from session_attachment where session_id = :session_id

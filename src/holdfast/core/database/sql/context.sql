@@ -55,6 +55,9 @@ where segment.session_id = :session_id and m.session_id = segment.source_id and 
 -- name: context.change
 insert into session_context_change (session_id, seq, keys) values (:session_id, :seq, :keys)
 
+-- name: context.forget_changes
+delete from session_context_change where session_id = :id
+
 -- name: context.changes
 -- Which sources the newest system messages spoke for, newest first.
 select seq, keys from session_context_change where session_id = :session_id order by seq desc limit :limit

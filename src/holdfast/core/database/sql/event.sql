@@ -50,13 +50,15 @@ where aggregate_id = :aggregate_id and seq > :after and type in (select value fr
 order by seq limit :limit
 
 -- name: event.position
-select coalesce(max(position), 0) as position from event
+-- How far the log of all aggregates reaches, as text that only statements of this store interpret.
+select cast(coalesce(max(position), 0) as text) as position from event
 
 -- name: event.moved_since
--- Aggregates with events after a position: the position that they reached, and the sequences of these events.
+-- Aggregates with events after a position: the sequences of these events, and the new position, the same in every row.
 -- By position alone: an index would put the groups in order, and be read from end to end for that.
-select aggregate_id, max(position) as position, min(seq) as first, max(seq) as last from event not indexed
-where position > :position group by aggregate_id
+select aggregate_id, min(seq) as first, max(seq) as last,
+  (select cast(max(position) as text) from event) as position
+from event not indexed where position > cast(:position as integer) group by aggregate_id
 
 -- name: event.aggregates
 -- Newest first: forks before the Sessions they were made from.

@@ -30,7 +30,7 @@ from session_input where session_id = :session_id and promoted_seq is null and w
 -- name: inbox.next
 select session_id, id, kind, prompt, delivery, admitted_seq, promoted_seq, time_created
 from session_input
-where session_id = :session_id and promoted_seq is null and withdrawn_seq is null and delivery = :delivery and admitted_seq <= :cutoff
+where session_id = :session_id and promoted_seq is null and withdrawn_seq is null and delivery = :delivery
 order by admitted_seq limit :limit
 
 -- name: inbox.waiting

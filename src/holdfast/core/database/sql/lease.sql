@@ -1,6 +1,8 @@
 -- name: lease.get
-select l.session_id, l.owner_id, l.token, o.beat from session_lease l left join owner o on o.id = l.owner_id
-where l.session_id = :session_id
+-- `age` is how long ago the owner reported, in milliseconds; `locked` whether the database keeps its lock, null if it keeps
+-- none.
+select l.session_id, l.owner_id, l.token, :now - o.beat as age, null as locked
+from session_lease l left join owner o on o.id = l.owner_id where l.session_id = :session_id
 
 -- name: lease.take
 -- Takes the lease from exactly the state that was looked at; the token only grows.
@@ -17,12 +19,26 @@ where session_id = :session_id and owner_id = :owner_id and token = :token
 select 1 from session_lease where session_id = :session_id and owner_id = :owner_id and token = :token
 
 -- name: lease.held
-select l.session_id, l.owner_id, l.token, o.beat from session_lease l left join owner o on o.id = l.owner_id
-where l.owner_id is not null
+select l.session_id, l.owner_id, l.token, :now - o.beat as age, null as locked
+from session_lease l left join owner o on o.id = l.owner_id where l.owner_id is not null
 
 -- name: owner.beat
-insert into owner (id, pid, beat) values (:id, :pid, :beat)
+insert into owner (id, pid, beat, number) values (:id, :pid, :beat, :number)
 on conflict (id) do update set beat = excluded.beat
+
+-- name: owner.announce
+-- What a server says about itself.
+insert into owner (id, pid, beat, number, name, address, version, started, roots, room)
+values (:id, :pid, :beat, :number, :name, :address, :version, :started, :roots, :room)
+on conflict (id) do update set beat = excluded.beat, name = excluded.name, address = excluded.address,
+  version = excluded.version, started = excluded.started, roots = excluded.roots, room = excluded.room
+
+-- name: owner.all
+-- `serves` is true for servers, `holds` for owners of leases. `age` and `locked` as in lease.get.
+select id, pid, :now - beat as age, null as locked, started is not null as serves,
+  exists (select 1 from session_lease where owner_id = owner.id) as holds,
+  name, address, version, started, roots, room
+from owner order by id
 
 -- name: owner.forget
 delete from owner where id = :id

@@ -1,14 +1,15 @@
 -- What MCP servers said they offer.
 
 -- name: mcp.newest
-select server.hash, server.version, manifest.data from mcp_server server join mcp_manifest manifest on manifest.hash = server.hash
+select server.hash, server.version, cast(manifest.data as blob) as data
+from mcp_server server join mcp_manifest manifest on manifest.hash = server.hash
 where server.key = :key
 
 -- name: mcp.newest_hashes
 select key, hash from mcp_server where key in (select value from json_each(:keys))
 
 -- name: mcp.manifest
-select data from mcp_manifest where hash = :hash
+select cast(data as blob) as data from mcp_manifest where hash = :hash
 
 -- name: mcp.store_manifest
 insert into mcp_manifest (hash, data, time_used) values (:hash, :data, :now)

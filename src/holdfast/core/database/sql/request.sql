@@ -23,7 +23,7 @@ select session_id, id, kind, agent, data, reply, time_created from session_reque
 
 -- name: request.owned
 -- Open requests of callers that wait in a process, without a tool call.
-select id, session_id, owner as owner_id from session_request
+select id, session_id, owner as owner_id, null as locked from session_request
 where reply is null and resumable = 0 and owner is not null
 
 -- name: request.open_of_tree
@@ -82,3 +82,15 @@ select request.session_id, request.kind, request.agent, request.data
 from session_request request join session on session.id = request.session_id
 where request.reply is null and session.directory = :directory and session.workspace_id is :workspace_id
 order by request.time_created, request.id
+
+-- name: request.open_of_session_there
+-- The same of one Session, if it is at this Location.
+select request.session_id, request.kind, request.agent, request.data
+from session_request request join session on session.id = request.session_id
+where request.session_id = :session_id and request.reply is null
+  and session.directory = :directory and session.workspace_id is :workspace_id
+order by request.time_created, request.id
+
+-- name: request.open_of_session
+select kind, data from session_request
+where session_id = :session_id and reply is null order by time_created, id

@@ -1,13 +1,13 @@
 -- Trees of Sessions. The distance is limited, so that a damaged tree cannot be walked without end.
 
 -- name: tree.members
--- A Session and its descendants, parents first.
-with recursive tree (id, depth, time_created, place) as (
-  select id, 0, time_created, rowid from session where id = :id
+-- A Session and its descendants, parents first, then by age: our ids sort newest first.
+with recursive tree (id, depth, time_created) as (
+  select id, 0, time_created from session where id = :id
   union all
-  select child.id, tree.depth + 1, child.time_created, child.rowid
+  select child.id, tree.depth + 1, child.time_created
   from tree cross join session child indexed by session_parent on child.parent_id = tree.id where tree.depth < 100)
-select id, depth from tree order by depth, time_created, place limit :limit
+select id, depth from tree order by depth, time_created, id desc limit :limit
 
 -- name: tree.usage
 -- The same with what each has used.
@@ -19,7 +19,7 @@ with recursive tree (id, depth) as (
 select tree.id, tree.depth, session.parent_id, session.cost, session.tokens_input, session.tokens_output,
   session.tokens_reasoning, session.tokens_cache_read, session.tokens_cache_write
 from tree cross join session on session.id = tree.id
-order by tree.depth, session.time_created, session.rowid
+order by tree.depth, session.time_created, session.id desc
 
 -- name: tree.roots
 -- The parent, the root and the depth of each of these Sessions.
@@ -70,9 +70,10 @@ select task.child_id, task.message_id, task.call_id, task.agent, task.descriptio
   input.id is not null as given, input.ended_seq is not null as ended, input.withdrawn_seq is not null as withdrawn,
   task.background = 0 or task.delivered = 0 as undelivered,
   exists (select 1 from session_blocked where session_id = task.child_id) as blocked,
-  (select cast(answer.data as blob) from session_message answer
-   where answer.session_id = task.child_id and answer.type = 'assistant' and answer.seq > input.promoted_seq
-     and answer.seq <= input.ended_seq order by answer.seq desc limit 1) as answer
+  cast((
+    select answer.data from session_message answer
+    where answer.session_id = task.child_id and answer.type = 'assistant' and answer.seq > input.promoted_seq
+      and answer.seq <= input.ended_seq order by answer.seq desc limit 1) as blob) as answer
 from session_task task left join session_input input on input.id = task.prompt_id and input.session_id = task.child_id
 where task.child_id in (select value from json_each(:ids)) and not exists (
   select 1 from session_task later where later.child_id = task.child_id
@@ -115,7 +116,11 @@ where session_id in (select value from json_each(:ids)) and (
     select 1 from session_input where session_input.session_id = pause.session_id and promoted_seq is null
       and withdrawn_seq is null))
 
--- name: tree.events_after
--- Events of these Sessions after a position, in the order of their commits.
-select position, aggregate_id, seq, id, type, cast(data as blob) as data, metadata from event not indexed
-where position > :position and aggregate_id in (select value from json_each(:ids)) order by position limit :limit
+-- name: tree.moved_since
+-- Those of these Sessions that have events after a position, in the order of :ids, with the last sequence up to it. Read
+-- from the newest event backwards, as far as events are newer.
+select aggregate_id, reached from (
+  select key, value as aggregate_id, (
+    select seq from event where aggregate_id = value and position <= cast(:position as integer) order by seq desc limit 1
+  ) as reached, (select seq from event_sequence where aggregate_id = value) as last from json_each(:ids)
+) where last > coalesce(reached, -1) order by key

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.core.agent.agents import Agents
 from holdfast.core.agent.callable_agents import ACTION, SubagentSettings, is_callable
 from holdfast.core.session.store import SessionStore
-from holdfast.core.session.stored_tasks import CallKey, Task
+from holdfast.core.session.stored_tasks import CallKey, Delegation, Task
 from holdfast.core.session.task_result import TaskEnd, element
 from holdfast.core.session.task_work import TooManyTasks, Work, derived
 from holdfast.core.tool.builtin.authorize import Authorizer
@@ -68,9 +68,6 @@ class SubagentResult(Record):
 
 
 class Gives(Protocol):
-    async def of_call(self, call: CallKey) -> Task | None:
-        """The task that an earlier execution of the call started."""
-
     async def perform(
         self,
         call: CallKey,
@@ -120,13 +117,12 @@ class Subagents:
         return await self._result(*stopped)
 
     async def _execute(self, given: SubagentInput, context: ToolContext, call: CallKey) -> SubagentResult:
-        ancestors = await self._store.ancestors(context.session_id)
-        root_id = ancestors[-1] if ancestors else context.session_id
-        begun = await self._tasks.of_call(call) is not None
-        if not begun:
-            await self._check(given, context, root_id, len(ancestors))
+        known = await self._store.delegation(call)
+        root_id = known.ancestors[-1] if known.ancestors else context.session_id
+        if not known.begun:
+            await self._check(given, context, root_id, len(known.ancestors))
         try:
-            work = await self._work(given, context, root_id, begun=begun)
+            work = await self._work(given, context, root_id, known)
             slots = self._slot(context.session_id)
             return await self._result(*await self._tasks.perform(call, work, slots=slots, started=_report))
         except ToolFailure:
@@ -150,11 +146,10 @@ class Subagents:
         if not context.by_person:
             await self._authorizer.allow(context, ACTION, (agent.id,), save=(agent.id,))
 
-    async def _work(self, given: SubagentInput, context: ToolContext, root_id: str, *, begun: bool) -> Work:
-        """`begun`: the call is executed again, and waits for its child whatever became of that."""
-        child = await self._resumed(given.session_id, context.session_id, begun=begun)
-        agent = self._agents.get(given.agent)
-        options = await self._store.prompt_options(context.session_id)
+    async def _work(self, given: SubagentInput, context: ToolContext, root_id: str, known: Delegation) -> Work:
+        """A call that is executed again waits for its child whatever became of that."""
+        child = await self._resumed(given.session_id, context.session_id, begun=known.begun)
+        agent, options = self._agents.get(given.agent), known.options
         other = given.agent if child is not None and child.agent != given.agent else None
         narrowed = PromptOptions(tools=options.tools if options is not None else None, agent=other)
         return Work(

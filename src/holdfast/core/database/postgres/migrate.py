@@ -1,0 +1,103 @@
+"""Brings the schema up to date. Any number of nodes may start at once: one migrates, the others wait for it.
+
+Invariants
+- A schema that holds tables of another program, or of a newer Holdfast, is left as it is.
+- A migration is applied as a whole, with its number, or not at all."""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from typing import TYPE_CHECKING
+
+from psycopg.pq import ExecStatus
+
+from holdfast.core.database.errors import StorageCorrupt, StorageTooNew
+from holdfast.core.database.postgres.address import MIGRATING
+from holdfast.core.database.postgres.connection import open_connection
+from holdfast.core.database.postgres.errors import StatementFailed, failure, translate
+from holdfast.core.database.postgres.statement import FOLDER
+from holdfast.core.database.queries import load_migrations
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGconn
+
+    from holdfast.core.database.postgres.address import Address
+
+FOUND = """
+select current_schema(),
+  to_regclass(quote_ident(current_schema()) || '.holdfast_schema') is not null,
+  exists (select 1 from pg_class where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p', 'v')
+    and relname in ('session', 'event', 'event_sequence', 'project'))
+"""
+VERSION = "select coalesce(max(version), 0) from holdfast_schema"
+FORGET_WRITERS = "delete from holdfast_writer where time_updated < now() - interval '7 days'"
+"""Left by processes that were killed. One that lives on and finds its row gone makes it again."""
+LOCK = "select pg_advisory_xact_lock({}, 4)"  # 0, 1 and numbers with the bit 2 are locks of flights
+
+log = logging.getLogger(__name__)
+
+
+def prepare(address: Address) -> None:
+    """Create the tables if necessary and upgrade them. Blocks."""
+    connection = open_connection(address, MIGRATING)
+    pgconn = connection.pgconn
+    try:
+        pgconn.exit_pipeline_mode()
+        pgconn.nonblocking = 0
+        # In one transaction: behind a pooler nothing that is set outlives it.
+        _execute(pgconn, "begin")
+        for key, value in address.settings(MIGRATING).items():
+            _execute(pgconn, f"set local {key} = {value}")
+        if _version(pgconn, address) != len(migrations()):
+            _upgrade(pgconn, address)
+        _execute(pgconn, FORGET_WRITERS)
+        _execute(pgconn, "commit")
+    except StatementFailed as error:
+        raise translate(error, address, 0) from error
+    finally:
+        connection.close()
+
+
+@cache
+def migrations() -> list[str]:
+    return load_migrations(FOLDER / "migrations")
+
+
+def _version(pgconn: PGconn, address: Address) -> int:
+    """The version of the schema: 0 if it is empty. Raises for one that is not ours to use."""
+    schema, marked, used = _execute(pgconn, FOUND)
+    if schema is None:
+        return 0
+    if marked == "f":
+        if used == "t":
+            raise StorageCorrupt(address.name, f"the schema {schema} has tables of another program")
+        return 0
+    found, known = int(_execute(pgconn, VERSION)[0] or 0), len(migrations())
+    if found > known:
+        raise StorageTooNew(address.name, found, known)
+    return found
+
+
+def _upgrade(pgconn: PGconn, address: Address) -> None:
+    """Under a lock that other starting nodes wait for."""
+    _execute(pgconn, LOCK.format(address.lock_class))
+    if address.schema is not None:
+        _execute(pgconn, f'create schema if not exists "{address.schema}"')
+    found = _version(pgconn, address)  # asked again: another node may have upgraded meanwhile
+    if 0 < found < len(migrations()):
+        log.warning("upgrading %s from schema %d to %d", address.name, found, len(migrations()))
+    for number, script in enumerate(migrations()[found:], found + 1):
+        _execute(pgconn, script)
+        _execute(pgconn, f"insert into holdfast_schema (version) values ({number})")
+
+
+def _execute(pgconn: PGconn, sql: str) -> list[str | None]:
+    """Run statements; the first row of the last one."""
+    result = pgconn.exec_(sql.encode())
+    if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+        raise failure(result)
+    if not result.ntuples:
+        return []
+    row = (result.get_value(0, column) for column in range(result.nfields))
+    return [None if value is None else value.decode() for value in row]

@@ -1,0 +1,67 @@
+-- What the model of a Session still owes. A row of a Session that does not exist has no key, and is refused.
+
+-- name: activity.begin
+insert into session_activity (session_id, seq, time_started, suspended)
+values ((select id from session where id = :session_id), :seq, :timestamp, 0)
+on conflict (session_id) do update set seq = excluded.seq, time_started = excluded.time_started, suspended = 0
+
+-- name: activity.dispatch
+insert into session_activity (session_id, seq, time_started, suspended)
+values ((select id from session where id = :session_id), :seq, :timestamp, 0)
+on conflict (session_id) do update set suspended = 0
+
+-- name: activity.step_ended
+delete from session_activity
+where session_id = :session_id and not exists (
+  select 1 from session_message_part part
+  where part.session_id = :session_id and part.kind = 'tool'
+    and part.message_seq = (select seq from session_message where id = :message_id and session_id = :session_id)
+    and coalesce(part.data::json #>> '{provider,executed}', 'false') = 'false')
+
+-- name: activity.rejections
+select count(*) from event
+where aggregate_id = :session_id and type = 'session.next.step.ended.2'
+  and data::json ->> 'rejected' is not null and seq > coalesce((
+    select seq from session_message
+    where session_id = :session_id and type = 'user' and data::json #>> '{options,noReply}' is null
+    order by seq desc limit 1), -1)
+
+-- name: activity.suspend
+insert into session_activity (session_id, seq, time_started, suspended)
+values ((select id from session where id = :session_id), :seq, :timestamp, 1)
+on conflict (session_id) do update set suspended = 1
+
+-- name: activity.range
+select activity.session_id, activity.seq, activity.time_started, activity.suspended, session.time_compacting,
+  (select newest.type from session_lineage segment
+   cross join lateral (
+     select m.type from session_message m
+     where m.session_id = segment.source_id and m.seq > segment.after_seq and m.seq <= segment.through_seq
+       and m.type in ('user', 'assistant', 'synthetic', 'shell')
+       and (m.type <> 'user' or m.data::json #>> '{options,noReply}' is null)
+     order by m.seq desc limit 1) newest
+   where segment.session_id = activity.session_id
+   order by segment.after_seq desc limit 1) as newest_type,
+  turn.agent, turn.model, turn.attempt, turn.message_id, turn.time_dispatched, turn.used,
+  exists (
+    select 1 from session_request
+    where session_id = activity.session_id and reply is null and (kind <> 'form' or resumable = 1)) as asks,
+  exists (
+    select 1 from session_message_part part
+    join session_message answer on answer.session_id = part.session_id and answer.seq = part.message_seq
+    join session_task task
+      on task.session_id = part.session_id and task.message_id = answer.id and task.call_id = part.key
+    where part.session_id = activity.session_id and part.status in ('pending', 'running')) as delegates,
+  coalesce((
+    select count from session_attempt where session_id = activity.session_id and seq = activity.seq), 0) as attempts
+from session_activity activity
+join session on session.id = activity.session_id
+left join session_turn turn on turn.session_id = activity.session_id
+where activity.session_id between :first and :last
+order by activity.time_started, activity.session_id limit :limit
+
+-- name: attempt.count
+insert into session_attempt (session_id, seq, count)
+select session_id, seq, 1 from session_activity where session_id = :session_id
+on conflict (session_id) do update set
+  count = case when session_attempt.seq = excluded.seq then session_attempt.count + 1 else 1 end, seq = excluded.seq
