@@ -72,7 +72,8 @@ async def test_an_overtaken_drain_sees_what_the_other_process_has_done(pair: Pai
     await a.sessions.wait(id)
     assert [user_texts(request) for request in pair.model_b.requests] == [["one"]]
     assert [user_texts(request) for request in pair.model_a.requests] == [["one", "two"]]
-    assert [start.lease.token if start.lease is not None else None for start in read] == [None, 1]
+    tokens = [start.lease.token if start.lease is not None else None for start in read]
+    assert list(dict.fromkeys(tokens)) == [None, 1], "a commit that is noticed late makes it read once more"
     assert [message.type for message in await messages(a, id)] == ["user", "assistant", "user", "assistant"]
 
 
