@@ -92,7 +92,7 @@ async def test_a_host_that_cannot_open_stops_the_server(project: Path, tmp_path:
     """API-402: the server is told why, instead of serving nothing."""
     blocked = tmp_path / "file"
     blocked.write_text("", encoding="utf-8")
-    application = asgi(Holdfast(project, data=blocked / "data", environment={"HOME": str(tmp_path)}))
+    application = asgi(Holdfast(project, **settings))
     sent: list[MutableMapping[str, Any]] = []
 
     async def send(message: MutableMapping[str, Any]) -> None:
