@@ -46,13 +46,11 @@ def prepare(address: Address) -> None:
         pgconn.exit_pipeline_mode()
         pgconn.nonblocking = 0
         # In one transaction: behind a pooler nothing that is set outlives it.
-        _execute(pgconn, "begin")
-        for key, value in address.settings(MIGRATING).items():
-            _execute(pgconn, f"set local {key} = {value}")
+        settings = (f"set local {key} = {value}" for key, value in address.settings(MIGRATING).items())
+        _execute(pgconn, ";".join(("begin", *settings)))
         if _version(pgconn, address) != len(migrations()):
             _upgrade(pgconn, address)
-        _execute(pgconn, FORGET_WRITERS)
-        _execute(pgconn, "commit")
+        _execute(pgconn, f"{FORGET_WRITERS}; commit")
     except StatementFailed as error:
         raise translate(error, address, 0) from error
     finally:
