@@ -1,7 +1,7 @@
 """Commits on PostgreSQL against SQLite, with the units of real Sessions. `python benchmarks/postgres.py ADDRESS`.
 
-A Session is run once, its units are recorded, and each caller commits a copy of them with ids of its own, one unit after
-the other. Client and server share the machine, so figures are of value as ratios of one run. The address is that of an
+A Session is run once, its units are recorded, and each caller commits a copy of them with ids of its own, one after the
+other. Client and server share the machine, so figures are of value as ratios of one run. The address is that of an
 empty database; a schema is made in it and left there."""
 
 from __future__ import annotations
@@ -164,7 +164,10 @@ async def main(address: str) -> int:
         units = await record(folder)
         print(f"{len(units)} units, {sum(len(unit.events) for unit in units)} events")
         schema = f"bench_{secrets.token_hex(3)}"
-        postgres = PostgresDatabase(f"{address}{'&' if '?' in address else '?'}schema={schema}", writers=int(os.environ.get("WRITERS") or WRITERS))
+        postgres = PostgresDatabase(
+            f"{address}{'&' if '?' in address else '?'}schema={schema}",
+            writers=int(os.environ.get("WRITERS") or WRITERS),
+        )
         sqlite = SqliteDatabase(folder / "bench.db")
         bad = False
         try:
@@ -179,9 +182,8 @@ async def main(address: str) -> int:
                     )
                 ratio, bound = rates[1] / rates[0], BOUNDS.get(callers, 0.0)
                 bad = bad or ratio < bound
-                print(
-                    f"{'ok ' if ratio >= bound else 'BAD'} {callers} callers, PostgreSQL against SQLite: {ratio:.2f} (>= {bound})"
-                )
+                verdict = "ok " if ratio >= bound else "BAD"
+                print(f"{verdict} {callers} callers, PostgreSQL against SQLite: {ratio:.2f} (>= {bound})")
             for kind, database in (("SQLite", sqlite), ("PostgreSQL", postgres)):
                 one, ten = await measure_reads(database, units[0].aggregate_id)
                 print(f"    {kind}: a read takes {one:.0f} µs, ten together {ten:.0f} µs")

@@ -5,10 +5,21 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from tests.cli.conftest import Machine, Provider, Server
-from tests.outside.test_left_behind import answers, asked, client_of, end, in_turn, new_session, until
+from tests.outside.test_left_behind import (
+    Behaviour,
+    answers,
+    asked,
+    calling,
+    client_of,
+    end,
+    in_turn,
+    new_session,
+    until,
+)
 
 from holdfast import PromptInput
 
@@ -80,3 +91,71 @@ async def test_a_server_without_recovery_leaves_the_work_alone(
         assert left.session_id == session_id
         await asyncio.sleep(1.0)
     assert len(asked(provider)) == 1
+
+
+def released(provider: Provider, then: Behaviour) -> Behaviour:
+    """Behaves so when the test lets it."""
+
+    def behave(handler: BaseHTTPRequestHandler) -> None:
+        assert provider.released.wait(30)
+        then(handler)
+
+    return behave
+
+
+async def test_a_server_that_drains_breaks_no_request_off(holdfast: Machine, serve: Serve, provider: Provider) -> None:
+    """STO-108: after SIGTERM the turn comes to its end, the server ends, and the other one takes the next turn."""
+    holdfast.use_provider(provider.url)
+    in_turn(provider, released(provider, calling("todowrite", {"todos": []})), Provider.answer)
+    first, second = serve("--drain", "30"), serve()
+    async with client_of(first, holdfast) as client:
+        session_id = await new_session(client, holdfast)
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="what is it?"))
+        await until_asked(provider)
+        first.process.send_signal(signal.SIGTERM)
+        assert session_id in await client.sessions.active()  # it still answers
+        provider.released.set()
+    assert await asyncio.to_thread(first.process.wait, 30) == 0
+    await until_asked(provider)
+    async with client_of(second, holdfast) as client:
+        assert (await client.sessions.outcome(session_id)).type == "completed"
+        assert [answer.finish for answer in await answers(client, session_id)] == ["tool-calls", "stop"]
+    assert len(asked(provider)) == 2
+
+
+async def test_sessions_beyond_the_limit_go_to_another_server(
+    holdfast: Machine, serve: Serve, provider: Provider
+) -> None:
+    """STO-107: the first server executes one at a time, and two are worked on at once."""
+    holdfast.use_provider(provider.url)
+    in_turn(provider, released(provider, Provider.answer))
+    first, second = serve("--most-sessions", "1"), serve()
+    async with client_of(first, holdfast) as client, client_of(second, holdfast):
+        sessions = [await new_session(client, holdfast) for _ in range(2)]
+        for session_id in sessions:
+            await client.sessions.prompt(session_id, prompt=PromptInput(text="what is it?"))
+        await until_asked(provider)
+        await until_asked(provider)
+        assert set(sessions) <= set(await client.sessions.active())
+        provider.released.set()
+        for session_id in sessions:
+            assert (await client.sessions.outcome(session_id)).type == "completed"
+
+
+async def test_a_directory_that_no_server_serves_is_waited_for(
+    holdfast: Machine, serve: Serve, provider: Provider
+) -> None:
+    """STO-109: visibly, until a server that serves it starts."""
+    holdfast.use_provider(provider.url)
+    in_turn(provider, Provider.answer)
+    first = serve("--root", str(holdfast.home / "elsewhere"))
+    async with client_of(first, holdfast) as client:
+        session_id = await new_session(client, holdfast)
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="what is it?"))
+        (wait,) = await until(lambda: client.sessions.waits(session_id))
+        assert wait.kind == "blocked"
+        assert "No running node serves" in wait.what
+        assert asked(provider) == []
+        serve("--root", str(holdfast.project))
+        await until_asked(provider)
+        assert (await client.sessions.outcome(session_id)).type == "completed"

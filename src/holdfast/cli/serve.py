@@ -44,6 +44,30 @@ EXIT_SECONDS = 4.5
 @click.option("--trust", is_flag=True, help="Trust the configuration of every project that is opened.")
 @click.option("--no-recovery", is_flag=True, help="Do not continue work that an earlier process left unfinished.")
 @click.option(
+    "--drain",
+    type=click.FloatRange(0),
+    default=0.0,
+    metavar="SECONDS",
+    help="At SIGTERM, let turns end for so long and hand Sessions over to other servers; by default they are stopped.",
+)
+@click.option(
+    "--most-sessions",
+    "most",
+    type=click.IntRange(1),
+    metavar="NUMBER",
+    help="How many Sessions are executed at once; others wait, or go to a server with room.",
+)
+@click.option(
+    "--root",
+    "roots",
+    multiple=True,
+    type=click.Path(),
+    metavar="DIRECTORY",
+    help="Execute only Sessions below this directory. Can be repeated.",
+)
+@click.option("--node-name", metavar="NAME", help="How this server is called among those on the database.")
+@click.option("--node-address", metavar="URL", help="Where other servers on the database reach this one.")
+@click.option(
     "--sandbox",
     type=click.Choice(["off", "read-only", "workspace"]),
     help="How commands are confined; see docs/how-to/sandbox.md.",
@@ -63,6 +87,11 @@ def command(
     no_auth: bool,
     trust: bool,
     no_recovery: bool,
+    drain: float,
+    most: int | None,
+    roots: tuple[str, ...],
+    node_name: str | None,
+    node_address: str | None,
     sandbox: Literal["off", "read-only", "workspace"] | None,
     variables: tuple[str, ...],
 ) -> None:
@@ -90,6 +119,11 @@ def command(
                 f"{origin!r} is not an origin; expected scheme, host and port, as in https://agent.example",
                 param_hint="--allow-origin",
             )
+    if node_address is not None and _ADDRESS.fullmatch(node_address) is None:
+        raise click.BadParameter(
+            f"{node_address!r} is not an address; expected scheme, host and port, as in http://10.0.0.5:4096",
+            param_hint="--node-address",
+        )
     if no_auth and not is_loopback(hostname):
         raise click.UsageError(
             f"--no-auth works only on loopback addresses, not on {hostname}: everyone who can reach the port could run "
@@ -104,6 +138,11 @@ def command(
         trust=trust,
         sandbox=sandbox,
         recover=not no_recovery,
+        drain=drain,
+        most=most,
+        roots=tuple(os.path.realpath(root) for root in roots) or None,
+        name=node_name,
+        address=node_address.rstrip("/") if node_address is not None else None,
         pty_environment=_variables(variables),
     )
     sys.exit(execute(_serve(asked), loop_factory=fast_loop(), own_signals=False, warnings=True))
@@ -166,4 +205,5 @@ def _give_up() -> None:
     os._exit(1)
 
 
+_ADDRESS = pattern(r"https?://[^/?#@\s*,]+/?", re.IGNORECASE)
 _ORIGIN = pattern(r"[a-z][a-z0-9+.-]*://[^/?#@\s*,]+", re.IGNORECASE)

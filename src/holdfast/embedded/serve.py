@@ -15,6 +15,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Literal, Self
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -36,7 +37,7 @@ from holdfast.server.auth import LOOPBACK_HOSTS, Credentials, Hosts
 from holdfast.server.pty import SOCKET_OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
     from types import FrameType
@@ -75,14 +76,18 @@ class _Server(uvicorn.Server):
         ready: Callable[[], None] | None = None,
         ending: Callable[[], None] | None = None,
         hung_up: Callable[[], None] | None = None,
+        drain: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`ready` is called when connections are accepted and signals are handled, `ending` at the signal that ends the
-        server, `hung_up` at SIGHUP, which ends the server only if its terminal was closed."""
+        server, `hung_up` at SIGHUP, which ends the server only if its terminal was closed. `drain` runs at SIGTERM
+        before the server ends; another signal ends it at once."""
         super().__init__(config)
         self._app = app
         self._ready = ready
         self._ending = ending
         self._hung_up = hung_up
+        self._drain = drain
+        self._draining: asyncio.Task[None] | None = None
         self._had_terminal = _has_terminal()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -112,9 +117,18 @@ class _Server(uvicorn.Server):
             self._hung_up()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig == signal.SIGTERM and self._drain is not None and self._draining is None:
+            self._draining = asyncio.get_running_loop().create_task(self._drained(self._drain), name="holdfast-drain")
+            return
         if self._ending is not None and not self.should_exit:
             self._ending()
         super().handle_exit(sig, frame)
+
+    async def _drained(self, drain: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await drain()
+        finally:
+            self.handle_exit(signal.SIGTERM, None)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._app.close()
@@ -139,7 +153,16 @@ class Serving(Frozen):
     pty_environment: HostPtyEnvironment | None = None
     """Variables for every terminal, or a function that returns them."""
     recover: bool = True
-    """Continue work that an earlier process left unfinished, as configured."""
+    """Continue work that other processes leave unfinished, as configured."""
+    drain: float = 0
+    """How many seconds SIGTERM waits for turns to end and hands Sessions over; 0 stops them at once."""
+    most: int | None = None
+    """How many Sessions are executed at once; None: without a limit."""
+    roots: tuple[str, ...] | None = None
+    """Directories whose Sessions are executed here; None: all that exist."""
+    name: str | None = None
+    address: str | None = None
+    """Where other nodes reach this one, if not at the address it listens on."""
 
 
 async def serve(
@@ -162,7 +185,8 @@ async def serve(
         async with Runtime(options=HostOptions(trust=asked.trust, protect=True, sandbox=asked.sandbox)) as runtime:
             runtime.own_ports.add(number)
             runtime.log.relay.links = Peers(runtime.log.relay, peer_source(runtime, environment))
-            hosts = _hosts(asked.hostname, asked.hosts)
+            address = asked.address or _reached(host, number)
+            hosts = _hosts(asked.hostname, (*asked.hosts, urlsplit(address).hostname or "localhost"))
             app = App(
                 runtime,
                 credentials=credentials,
@@ -171,7 +195,12 @@ async def serve(
                 pty_environment=asked.pty_environment,
             )
             near = _url(WILDCARDS.get(host, host), number)
-            about = NodeInfo(name=f"{socket.gethostname()}:{number}", address=near)
+            runtime.placement.limit(roots=asked.roots, most=asked.most)
+            about = NodeInfo(
+                name=asked.name or f"{socket.gethostname()}:{number}",
+                address=address,
+                roots=asked.roots,
+            )
             await runtime.takeover.start(about, recover=asked.recover)
             with registered(
                 environment, id=runtime.new_event_id(), url=near, data=runtime.paths.data, store=runtime.store_identity
@@ -190,6 +219,7 @@ async def serve(
                         ready=listening,
                         ending=ending,
                         hung_up=lambda: background.start(_reload(runtime, reloaded)),
+                        drain=partial(_drain, runtime, asked.drain) if asked.drain else None,
                     )
                     background.start(_report(runtime, reported))
                     await server.serve(sockets=[listener, local])
@@ -237,6 +267,14 @@ async def _reload(runtime: Runtime, reloaded: Callable[[Sequence[str]], None]) -
     reloaded([f"{location.directory}: {error}" for location, error in failed.items()])
 
 
+async def _drain(runtime: Runtime, seconds: float) -> None:
+    """Hand everything over that can be stopped between two turns."""
+    log.info("draining for at most %g s", seconds)
+    runtime.placement.draining = True
+    await runtime.takeover.stop()
+    await runtime.execution.drain(seconds)
+
+
 def _has_terminal() -> bool:
     """Whether this process has a controlling terminal."""
     try:
@@ -274,6 +312,11 @@ def _unauthenticated() -> UnauthenticatedConnections:
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MOST if files == resource.RLIM_INFINITY else min(MOST, max(files * 3 // 4, 2))
     return UnauthenticatedConnections(min(LIMIT, most // 2), most)
+
+
+def _reached(host: str, port: int) -> str:
+    """Where other machines reach a server that listens on this address, as far as that is known."""
+    return _url(socket.gethostname() if host in WILDCARDS else host, port)
 
 
 def _url(host: str, port: int) -> str:

@@ -43,7 +43,7 @@ class Rows(SessionStore):
             StoredMessage(seq, f"msg_{seq}", _wire(size), "ses_1", "ses_1") for seq, size in enumerate(sizes, start=1)
         ]
 
-    async def active_history(self, session_id: str) -> list[StoredMessage]:
+    async def active_history(self, session_id: str, checkpoint_seq: int = -1) -> list[StoredMessage]:
         return self._rows
 
 

@@ -73,6 +73,20 @@ async def test_a_node_goes_on_with_what_another_one_left(pair: Pair) -> None:
     assert (await event_types(pair.b, pair.session.id))[-1] == "step.ended"
 
 
+async def test_a_waiter_of_another_node_waits_for_the_takeover_too(pair: Pair) -> None:
+    """STO-102: from the outside there is one wait, whichever node ended in between."""
+    await serve(pair.a, pair.b)
+    pair.model_a.hold(0)
+    await pair.a.sessions.prompt(pair.session.id, HELLO)
+    await until_asked(pair.model_a)
+    waiting = asyncio.create_task(pair.b.sessions.wait(pair.session.id))
+    await suspend(pair.a, pair.session.id)
+    lose_lock(pair.a)
+    await waiting
+    assert len(pair.model_b.requests) == 1
+    assert (await event_types(pair.b, pair.session.id))[-1] == "step.ended"
+
+
 async def test_a_lost_wake_is_found_by_a_running_node(pair: Pair) -> None:
     """STO-102: the input was admitted, and its process ended before it began."""
     await serve(pair.a, pair.b)

@@ -280,6 +280,7 @@ class Drain:
                 allowance.renew()
             else:
                 return
+            self._scope.interrupt.check_boundary()
             self._check_cap(boundary)
             continues = await self._boundary(seen, boundary, owed=continues)
 

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.core.database.errors import StorageError
-from holdfast.core.database.unit import Statement
+from holdfast.core.runtime.exclusive_work import ExclusiveWork
+from holdfast.core.runtime.placement import TAKE, NoNodeServes, ServedElsewhere
 from holdfast.core.runtime.run_coordinator import RunCoordinator
+from holdfast.core.runtime.statuses import Statuses
+from holdfast.core.runtime.unstarted import Unstarted
 from holdfast.core.session.activity import goes_on_by_itself
 from holdfast.core.session.errors import Interrupted, LeaseLost
 from holdfast.core.session.interrupt import Interrupt
-from holdfast.schema.frozen import Frozen
-from holdfast.schema.live_event import Busy, ErrorInfo, Idle, SessionError, SessionIdle, SessionStatus, Status
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from holdfast.core.clock import Clock
-    from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
     from holdfast.core.event.signal import Flag
     from holdfast.core.location.service_map import ServiceMap
     from holdfast.core.location.services import LocationServices
     from holdfast.core.runner.runner import Runner
+    from holdfast.core.runtime.placement import Placement
     from holdfast.core.session.budgets import Budgets
     from holdfast.core.session.ownership import Lease, Ownership
     from holdfast.core.session.store import SessionStore
@@ -39,18 +40,10 @@ WAKES = 1_000
 START_SECONDS = 2.0
 """How long a waiter gives the process that admitted an input to begin with it. That takes the lease before it prepares
 anything that lasts, so that only a process that died, or cannot start, takes longer."""
-LOGGED_CHARACTERS = 500
-UNSTARTED_LIMIT = 10_000
-"""Sessions of which it is remembered that this process could not start some input."""
+TAKEN_SECONDS = 3.0
+"""How long a node that was asked to take a Session may need to begin."""
 
 log = logging.getLogger(__name__)
-
-
-class _Exclusive(Frozen):
-    """Work of a Session between drains that takes no turn: a compaction by hand, a shell command."""
-
-    work: Callable[[Runner, Lease, Interrupt], Awaitable[None]]
-    done: asyncio.Future[None]
 
 
 class Execution:
@@ -66,6 +59,7 @@ class Execution:
         wakeups: Wakeups,
         tasks: Tasks,
         budgets: Budgets,
+        placement: Placement,
     ) -> None:
         self._clock = clock
         self._log = events
@@ -74,12 +68,13 @@ class Execution:
         self._ownership = ownership
         self._tasks = tasks
         self._budgets = budgets
-        self._exclusive: dict[str, list[_Exclusive]] = {}
+        self.placement = placement
+        self._exclusive = ExclusiveWork()
         self._woken: set[str] = set()
         self._resuming: set[str] = set()
         """Sessions that go on only if something is still owed."""
-        self._unstarted: OrderedDict[str, frozenset[str]] = OrderedDict()
-        """Inputs that a drain of this process was to start and could not, by Session."""
+        self._unstarted = Unstarted(events, store, clock)
+        self._statuses = Statuses(events)
         self.closed = False
         """Whether everything was told to stop; nothing starts any more."""
         self._coordinator: RunCoordinator[str] = RunCoordinator(self._drain)
@@ -125,13 +120,17 @@ class Execution:
         given_up = False
         while True:
             await self._coordinator.wait(session_id)
-            pending = await self._store.wakes(session_id) - self._unstarted.get(session_id, frozenset())
+            pending = await self._store.wakes(session_id) - self._unstarted.of(session_id)
             if await self._ownership.elsewhere(session_id) is not None:
                 await self._ownership.wait_elsewhere(session_id)
             elif self.here(session_id):
                 continue
-            elif not pending or given_up or self.closed:
+            elif given_up or self.closed:
                 return
+            elif not pending:
+                given_up = True
+                if not await self._is_taken_over(session_id):
+                    return
             elif not await self._begun(session_id, pending):
                 if await self._store.passed_over(pending):
                     return
@@ -145,7 +144,7 @@ class Execution:
         async def met() -> bool:
             return (
                 asyncio.get_running_loop().time() >= deadline
-                or not pending <= await self._store.wakes(session_id)
+                or (pending and not pending <= await self._store.wakes(session_id))
                 or await self._ownership.elsewhere(session_id) is not None
                 or self.here(session_id)
                 or self.closed
@@ -154,10 +153,18 @@ class Execution:
         await self._ownership.until(met)
         return asyncio.get_running_loop().time() < deadline
 
+    async def _is_taken_over(self, session_id: str) -> bool:
+        """Whether a node goes on in time with what a process left that has just ended. Nobody is waited for where no
+        node runs, or where going on is not safe."""
+        activity = await self._store.activity(session_id)
+        if activity is None or not goes_on_by_itself(activity) or await self._store.pause(session_id) is not None:
+            return False
+        return await self.placement.has_nodes() and await self._begun(session_id, frozenset())
+
     async def interrupt(self, session_id: str) -> None:
         """Returns once the running work, here or elsewhere, has ended and is recorded. Idle: nothing to do."""
         await self._coordinator.interrupt(session_id)
-        self._give_up_exclusive(session_id)
+        self._exclusive.give_up(session_id)
         quiet = await self._tasks.ends_quietly(session_id)
         await self._ownership.ask_elsewhere(session_id, "interrupt_quietly" if quiet else "interrupt")
 
@@ -180,10 +187,9 @@ class Execution:
         lease. Takes no turn itself. Raises what the work raises, and Interrupted if it did not begin."""
         if self.closed:
             raise Interrupted
-        request = _Exclusive(work, asyncio.get_running_loop().create_future())
-        self._exclusive.setdefault(session_id, []).append(request)
+        done = self._exclusive.ask(session_id, work)
         self._coordinator.wake(session_id)
-        await asyncio.shield(request.done)
+        await asyncio.shield(done)
 
     async def abandon(self, session_id: str) -> None:
         """Record what broke off as broken off, and go no further; first for the children that its calls wait for.
@@ -224,6 +230,7 @@ class Execution:
                 continue
             session = await self._store.find(session_id)
             elsewhere = session is None or location not in (None, session.location)
+            elsewhere = elsewhere or (session is not None and not self.placement.serves(session.location))
             if not elsewhere and (self.here(session_id) or await self._store.activity(session_id) is None):
                 free.append(session_id)
                 self.wake(session_id)
@@ -236,6 +243,16 @@ class Execution:
     async def active(self) -> list[str]:
         return sorted({*self._coordinator.active(), *await self._ownership.all_elsewhere()})
 
+    async def drain(self, seconds: float) -> None:
+        """Execute nothing new, and give Sessions to other nodes as they come to the end of a turn. Returns when nothing
+        is executed any more, or after this time."""
+        self.placement.draining = True
+        self._coordinator.stop_at_boundaries()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while active := self._coordinator.active():
+                    await self._coordinator.wait(active[0])
+
     async def close(self) -> None:
         self.closed = True
         for task in (beside := tuple(self._beside)):
@@ -243,26 +260,29 @@ class Execution:
         if beside:
             await asyncio.wait(beside)
         await self._coordinator.close()
-        for session_id in list(self._exclusive):
-            self._give_up_exclusive(session_id)
+        self._exclusive.give_up_all()
 
     async def _obey(self, kind: str, session_id: str) -> None:
         if kind == "wake":
             self.wake(session_id)
         elif kind == "interrupt":
             await self._coordinator.interrupt(session_id)
-            self._give_up_exclusive(session_id)
+            self._exclusive.give_up(session_id)
         elif kind == "interrupt_quietly":
             with self._tasks.quietly(*await self._tasks.callers(session_id)):
                 await self._coordinator.interrupt(session_id)
-                self._give_up_exclusive(session_id)
+                self._exclusive.give_up(session_id)
         elif kind == "background":
             self._tasks.move(session_id)
+        elif kind.startswith(TAKE):
+            self.placement.asked(kind, session_id)
+            if not self.closed:
+                self._start_beside(self._take(session_id), f"take {session_id}")
 
     async def _drain(self, session_id: str, force: bool, interrupt: Interrupt) -> None:
         session: Session | None = None
         pending: frozenset[str] = frozenset()
-        self._unstarted.pop(session_id, None)
+        self._unstarted.forget(session_id)
         try:
             with self._log.signals.follow(session_id) as moved:
                 start = await self._start(session_id, moved)
@@ -275,34 +295,51 @@ class Execution:
                     self._woken.discard(session_id)
                     interrupt.check()
                     return
+                if self.placement.restricted and await self._given_away(start.seen.session, force):
+                    self._woken.discard(session_id)
+                    self._exclusive.give_up(session_id, ServedElsewhere(start.seen.session.location))
+                    self._start_beside(self._check_taken(session_id), f"check {session_id}")
+                    return
                 session = start.seen.session
-                self._announce(session_id, session.location, Busy())
-                while not await self._attempt(session.location, force, interrupt, start, moved):
-                    if force:
-                        await self._join(session_id, interrupt)
-                        force = False
-                    if not await self._wanted(session_id, force):
-                        break  # another process was a moment faster, and did everything
-                    start = await self._start(session_id, moved)
-            await self._note_unstarted(session_id, pending)
+                self._statuses.busy(session_id, session.location)
+                async with self.placement.room(session, interrupt):
+                    while not await self._attempt(session.location, force, interrupt, start, moved):
+                        if force:
+                            await self._join(session_id, interrupt)
+                            force = False
+                        if not await self._wanted(session_id, force):
+                            break  # another process was a moment faster, and did everything
+                        start = await self._start(session_id, moved)
+            await self._unstarted.note(session_id, pending)
         except Interrupted:
-            await self._note_unstarted(session_id, pending)
+            await self._unstarted.note(session_id, pending)
             await self._stop_left_behind(session_id)
+            if self.placement.draining and session is not None:
+                await self._hand_over(session)
             raise
         except Exception as error:
-            await self._note_unstarted(session_id, pending)
+            await self._unstarted.note(session_id, pending)
             await self._stop_left_behind(session_id)
-            await self._note_blocked(session_id, error)
-            self._report(session_id, session.location if session is not None else None, error)
-            for request in self._exclusive.pop(session_id, []):
-                _settle(request, error)
+            await self._unstarted.note_cause(session_id, error)
+            self._statuses.failed(session_id, session.location if session is not None else None, error)
+            self._exclusive.give_up(session_id, error)
             raise
         finally:
             if session is not None:
                 if session.parent_id is not None:
                     await self.child_ended(session_id)
-                self._log.announce(SessionIdle(session_id=session_id), location=session.location)
-                self._announce(session_id, session.location, Idle())
+                self._statuses.idle(session_id, session.location)
+
+    async def _given_away(self, session: Session, force: bool) -> bool:
+        return await self.placement.given_away(session, forced=force or session.id in self._exclusive)
+
+    async def _hand_over(self, session: Session) -> None:
+        """Ask another node to go on with what this one has stopped. Without one, the next process finds it."""
+        try:
+            if await self._store.activity(session.id) is not None or await self._store.wakes(session.id):
+                await self.placement.given_away(session)
+        except (StorageError, NoNodeServes) as error:
+            log.debug("session %s was not handed over: %s", session.id, error)
 
     async def child_ended(self, session_id: str) -> None:
         """Serve whoever waits for this child. A failure leaves it to the next drain of the child, or to the next
@@ -331,45 +368,31 @@ class Execution:
             except Exception as error:  # noqa: BLE001 - the drain reported it; nobody waits here
                 log.debug("going on with %s ended: %s", session_id, error)
 
+    async def _check_taken(self, session_id: str) -> None:
+        """A node that was asked may have stopped: after a while the Session is placed again."""
+        await asyncio.sleep(TAKEN_SECONDS)
+        if not self.closed and await self._ownership.elsewhere(session_id) is None:
+            await self._take(session_id)
+
+    async def _take(self, session_id: str) -> None:
+        """Go on with what another node stopped, then with input that waits."""
+        await self._go_on(session_id)
+        self.wake(session_id)
+
     def _start_beside(self, work: Coroutine[object, object, object], name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
 
-    async def _note_unstarted(self, session_id: str, pending: frozenset[str]) -> None:
-        """So that nobody here waits for what this process has tried in vain."""
-        if not pending:
-            return
-        try:
-            left = pending & await self._store.wakes(session_id)
-        except StorageError:
-            left = pending
-        if left:
-            self._unstarted[session_id] = left
-            if len(self._unstarted) > UNSTARTED_LIMIT:
-                self._unstarted.popitem(last=False)
-
-    async def _note_blocked(self, session_id: str, error: Exception) -> None:
-        """Why pending input does not start, for whoever asks, in any process."""
-        if isinstance(error, StorageError) or not await self._store.waiting(session_id):
-            return
-        row: dict[str, Value] = {
-            "session_id": session_id,
-            "since": self._clock.now(),
-            "name": type(error).__name__,
-            "message": str(error),
-        }
-        await self._log.write(session_id, (), (Statement("blocked.set", row),))
-
     async def _start(self, session_id: str, moved: Flag) -> DrainStart:
-        moved.clear()  # before reading, so that a commit during the read is noticed
+        moved.head = -1  # before reading, so that a commit during the read is noticed
         return await self._store.drain_start(session_id, self._clock.now(), budgets=self._budgets.revision > 0)
 
     async def _attempt(
         self, location: Location, force: bool, interrupt: Interrupt, start: DrainStart, moved: Flag
     ) -> bool:
-        """One try at draining; False when the lease went to someone else at the last moment. `moved` is set after each
-        commit to the Session since before `start` was read."""
+        """One try at draining; False when the lease went to someone else at the last moment. `moved` tells of the
+        commits to the Session since before `start` was read."""
         session_id, joined = start.session_id, False
 
         async def wanted() -> bool:
@@ -391,11 +414,11 @@ class Execution:
             async with self._locations.use(location) as services:
                 if taking is not None:
                     await taking
-                worked = await self._exclusive_first(session_id, services.runner, lease, interrupt)
+                worked = await self._exclusive.do(session_id, services.runner, lease, interrupt)
                 woken = session_id in self._woken
                 self._woken.discard(session_id)
                 if force or woken or not worked:  # such work takes no turn
-                    unmoved = None if joined or moved.is_set() else start
+                    unmoved = start if not joined and moved.head <= start.seen.head else None
                     await services.runner.drain(session_id, lease, interrupt, forced=force, start=unmoved)
             return True
         except LeaseLost:
@@ -421,43 +444,3 @@ class Execution:
         """Whether a person answered a call that waited when its process ended."""
         activity = await self._store.activity(session_id)
         return activity is not None and await self._store.answered_calls(session_id)
-
-    async def _exclusive_first(self, session_id: str, runner: Runner, lease: Lease, interrupt: Interrupt) -> bool:
-        """Do the exclusive work that was asked for, if any. Its failure belongs to whoever asked, not to the drain."""
-        asked = False
-        while requests := self._exclusive.get(session_id):
-            asked, request = True, requests[0]
-            try:
-                await request.work(runner, lease, interrupt)
-            except LeaseLost:
-                raise  # tried again under another lease
-            except Exception as error:  # noqa: BLE001 - the caller's outcome, whatever it is
-                _settle(request, error)
-            else:
-                _settle(request, None)
-            requests.remove(request)
-            if not requests:
-                self._exclusive.pop(session_id, None)
-            interrupt.check()  # whoever is left hears of it when the interruption is through
-        return asked
-
-    def _give_up_exclusive(self, session_id: str) -> None:
-        for request in self._exclusive.pop(session_id, []):
-            _settle(request, Interrupted())
-
-    def _announce(self, session_id: str, location: Location, status: Status) -> None:
-        self._log.announce(SessionStatus(session_id=session_id, status=status), location=location)
-
-    def _report(self, session_id: str, location: Location | None, error: Exception) -> None:
-        log.warning("session %s: %s: %s", session_id, type(error).__name__, str(error)[:LOGGED_CHARACTERS])
-        info = ErrorInfo(name="UnknownError", data={"message": str(error)})
-        self._log.announce(SessionError(session_id=session_id, error=info), location=location)
-
-
-def _settle(request: _Exclusive, error: Exception | None) -> None:
-    if request.done.done():
-        return
-    if error is None:
-        request.done.set_result(None)
-    else:
-        request.done.set_exception(error)

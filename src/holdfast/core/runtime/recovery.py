@@ -170,7 +170,7 @@ class Recovery:
     async def _act(self, activity: Activity) -> None:
         session_id = activity.session_id
         session = await self._store.find(session_id)
-        if session is None:
+        if session is None or not self._execution.placement.serves(session.location):
             return
         status = described(activity)
         log.warning("session %s: %s; %s", session_id, status.what, status.next)

@@ -89,6 +89,11 @@ class RunCoordinator(Generic[K]):
         if self._tasks:
             await asyncio.wait(self._tasks)
 
+    def stop_at_boundaries(self) -> None:
+        """Let each drain end where nothing is half done. Those that began since are not concerned."""
+        for entry in self._entries.values():
+            entry.interrupt.stop_at_boundary = True
+
     def _stop(self, entry: _Entry[K], *, suspend: bool = False) -> None:
         if not entry.stopping:
             entry.stopping = True

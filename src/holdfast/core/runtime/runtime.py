@@ -47,6 +47,7 @@ from holdfast.core.runtime.execution import Execution
 from holdfast.core.runtime.forks import Forks
 from holdfast.core.runtime.moves import Moves
 from holdfast.core.runtime.one_shot import OneShotAnswers
+from holdfast.core.runtime.placement import Placement
 from holdfast.core.runtime.prompt_check import PromptCheck
 from holdfast.core.runtime.recovery import Recovery
 from holdfast.core.runtime.reverts import Reverts
@@ -269,8 +270,9 @@ class Runtime:
         stack.push_async_callback(self._titles.close)
 
         # Operations on Sessions.
+        self.placement = Placement(self.nodes, self._ownership, shared=self.shared)
         self.execution = Execution(
-            self.log, self.store, self.locations, self._ownership, clock, wakeups, tasks, self.budgets
+            self.log, self.store, self.locations, self._ownership, clock, wakeups, tasks, self.budgets, self.placement
         )
         sign_ins = SignInForms(self.log, self.database, self.credentials, clock, wakeups, goes_on=self._options.goes_on)
         self.recovery = Recovery(sessions, self.database, self.execution, tasks, trees, self._recovery_policy, sign_ins)

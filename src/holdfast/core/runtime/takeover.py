@@ -60,13 +60,22 @@ class Takeover:
         work = self._watch(recover=recover)
         self._watching = asyncio.get_running_loop().create_task(work, name="holdfast-takeover")
 
+    async def stop(self) -> None:
+        """Take nothing over any more. Others see that there is no room."""
+        await self._cancel()
+        await self._nodes.report()
+
     async def close(self) -> None:
+        await self._cancel()
+        await self._nodes.close()
+
+    async def _cancel(self) -> None:
         tasks = [*self._working, *((self._watching,) if self._watching is not None else ())]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        await self._nodes.close()
+        self._watching = None
 
     async def _watch(self, *, recover: bool) -> None:
         while True:
@@ -74,11 +83,13 @@ class Takeover:
             try:
                 if recover and (gone := await self._gone()):
                     self._begin(gone)
-                await self._ownership.obey_all()
+                self._ownership.look()
                 if self._secrets is not None:
                     await self._secrets.refresh()
             except StorageError as error:
                 log.debug("looking for other nodes: %s", error)
+            except Exception:
+                log.exception("looking for other nodes")
 
     async def _gone(self) -> set[str]:
         """Processes that ended since the last look, or stopped."""

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.form.sign_in import AUTHORIZATION
+from holdfast.core.runtime.placement import NoNodeServes
 from holdfast.core.runtime.subagent_wait import Delegation, subagent_wait
 from holdfast.core.session.activity import described
 from holdfast.core.session.budgets import paused_wait
@@ -58,6 +59,8 @@ class Waits:
             waits = [await paused_wait(self._store, session_id, pause)]
         else:
             waits = await self._left(session_id)
+        if self._execution.placement.awaits_room(session_id):
+            waits += await self._unstarted(session_id, ends="one of the Sessions that this server executes ends")
         asked = await self._database.fetch("request.open_of_tree", key, into=TreeRequestRow)
         waits += [_request(row, session_id) for row in asked]
         if (blocked := await self._store.blocked(session_id)) is not None:
@@ -103,15 +106,15 @@ class Waits:
             return []
         return [recovery_wait(status)]
 
-    async def _unstarted(self, session_id: str) -> list[WaitInfo]:
+    async def _unstarted(self, session_id: str, ends: str | None = None) -> list[WaitInfo]:
         """Input that nobody has begun with."""
         if not (pending := await self._store.all_pending(session_id)):
             return []
         wanted = await self._store.wakes(session_id)
-        ends = "the next server, a prompt, or a run begins with it" if wanted else "a prompt or a run begins with it"
+        begins = "the next server, a prompt, or a run begins with it" if wanted else "a prompt or a run begins with it"
         count = f"{len(pending)} inputs" if len(pending) > 1 else "1 input"
         what = f"a start: {count} admitted and not part of the conversation yet"
-        return [WaitInfo(kind="input", since=pending[0].time_created, what=what, ends=ends, id=pending[0].id)]
+        return [WaitInfo(kind="input", since=pending[0].time_created, what=what, ends=ends or begins, id=pending[0].id)]
 
 
 class TurnRow(Frozen):
@@ -206,7 +209,9 @@ def blocked_wait(blocked: Blocked) -> WaitInfo:
         kind="blocked",
         since=blocked.since,
         what=f"what keeps the pending input from starting: {blocked.message}",
-        ends="another agent or model is chosen, the configuration is corrected, or the input is withdrawn",
+        ends="a node that serves the directory starts, or the input is withdrawn"
+        if blocked.name == NoNodeServes.__name__
+        else "another agent or model is chosen, the configuration is corrected, or the input is withdrawn",
         id=blocked.name,
     )
 

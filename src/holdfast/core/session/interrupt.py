@@ -39,6 +39,8 @@ class Interrupt:
         self.requested = False
         self.suspending = False
         """Whether the process is shutting down; the next process continues the interrupted work."""
+        self.stop_at_boundary = False
+        """Whether the drain is to end between two turns, as a shutdown ends it; the turn itself comes to its end."""
         self._grace = grace
         self._loop = asyncio.get_running_loop()
         self._open: dict[asyncio.Task[Any], tuple[asyncio.Future[None], float]] = {}
@@ -58,6 +60,12 @@ class Interrupt:
         """Raise Interrupted if an interruption was requested. Call it only where no work is half done."""
         if self.requested:
             raise Interrupted
+
+    def check_boundary(self) -> None:
+        """Raise Interrupted if the drain is to end here. Call it between two turns."""
+        if self.stop_at_boundary:
+            self.fire(suspend=True)
+            self.check()
 
     async def cancellable(
         self, work: Coroutine[Any, Any, T], *, name: str, grace: float | None = None, begun: bool = False

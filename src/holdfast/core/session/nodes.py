@@ -88,6 +88,7 @@ class Nodes:
         self._about, self._started = about, self._clock.now()
         await self._ownership.hold()
         self._ownership.report = self._report
+        self._ownership.became_idle = self._tell_room
         await self.report()
         same = [owner for owner in await self.living() if owner.name == about.name and owner.id != self.id]
         if same:
@@ -97,6 +98,11 @@ class Nodes:
 
     async def report(self) -> None:
         await self._database.submit(Unit(self.id, local=(self._report(),)))
+
+    def _tell_room(self) -> None:
+        """An idle process need not report, so it says now that it has room again."""
+        if self.room() is not None:
+            self._database.submit(Unit(self.id, local=(self._report(),)))
 
     async def close(self) -> None:
         if self._beating is not None:
@@ -110,6 +116,13 @@ class Nodes:
     async def living(self) -> list[Owner]:
         """The nodes that live, this one included."""
         return [owner for owner in await self.all() if owner.serves and self.lives(owner)]
+
+    async def of_tag(self, id: str) -> str | None:
+        """The name and address of the other node that made an id with its tag, if it lives."""
+        for node in await self.living():
+            if node.id != self.id and id.endswith(node_tag(node.id)):
+                return f"the server {node.name} at {node.address}" if node.address else f"the server {node.name}"
+        return None
 
     def ended(self, owner: Owner) -> bool:
         """Whether the process is dead."""
@@ -152,6 +165,11 @@ class Nodes:
         while True:
             await asyncio.sleep(IDLE_BEAT_SECONDS)
             self._database.submit(Unit(self.id, local=(self._report(),)))
+
+
+def node_tag(node_id: str) -> str:
+    """How the ids of what lives in the memory of one process end, so that others can tell whose it is."""
+    return blake2b(node_id.encode(), digest_size=3).hexdigest()
 
 
 def rank(node_id: str, node_ids: Collection[str], session_id: str) -> int:

@@ -87,7 +87,7 @@ class Nodes:
             await gate.until_waiting(2, second)
             gate.open()
             async with asyncio.timeout(PATIENCE):
-                return await asyncio.gather(first, second, return_exceptions=True)
+                return list(await asyncio.gather(first, second, return_exceptions=True))
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         with STORES.rows(self._file) as run:
@@ -114,7 +114,8 @@ async def two_nodes(folder: Path) -> AsyncIterator[Nodes]:
         ]
         gate = Gate(STORES.database(file).address)
         stack.callback(gate.end)
-        yield Nodes(*runtimes, file, gate)
+        one, two = runtimes
+        yield Nodes(one, two, file, gate)
 
 
 def records_of(runtime: Runtime) -> SessionRecords:

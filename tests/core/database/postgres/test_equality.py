@@ -166,7 +166,15 @@ def check_locks(recording: Recording) -> None:
             assert other in (None, unit.aggregate_id, *unit.locks), statement
 
 
-NULLABLE = ("workspace_id", "parent_id", "path", "share_url", "summary_additions", "summary_deletions", "summary_files")
+NULLABLE: tuple[str, ...] = (
+    "workspace_id",
+    "parent_id",
+    "path",
+    "share_url",
+    "summary_additions",
+    "summary_deletions",
+    "summary_files",
+)
 NULLABLE += ("summary_diffs", "metadata", "revert", "permission", "agent", "model", "time_compacting", "time_archived")
 NULLABLE += ("fork",)
 COUNTS = ("tokens_input", "tokens_output", "tokens_reasoning", "tokens_cache_read", "tokens_cache_write")
@@ -191,7 +199,7 @@ def nasty_units() -> list[Unit]:
     session |= {"id": "ses_n", "project_id": "p", "slug": RAW, "directory": "/n", "title": RAW, "version": "1"}
     session |= {"cost": 0.1, "time_created": 1, "time_updated": 1}
     place = {"session_id": "ses_n", "message_id": "msg_n", "kind": "tool", "key": "c"}
-    target = {"session_id": "ses_n", "message_id": "msg_n", "key": "c", "timestamp": 2}
+    target: dict[str, Any] = {"session_id": "ses_n", "message_id": "msg_n", "key": "c", "timestamp": 2}
     statements = [
         Statement("project.ensure", {"id": "p", "worktree": "/n", "vcs": None, "time_created": 1}),
         Statement("session.insert", session),

@@ -12,6 +12,7 @@ from tests.stores.pool import PooledDatabase
 
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.postgres import listener
+from holdfast.core.database.postgres.connection import Connection
 from holdfast.core.database.postgres.database import PostgresDatabase
 
 pytestmark = [pytest.mark.anyio, pytest.mark.store("postgres", reason="only servers have notifications")]
@@ -52,9 +53,12 @@ async def test_commits_are_told_of_together(
     monkeypatch.setattr(listener, "NOTIFY_SECONDS", 0.1)
     told: list[float] = []
     tell = database.listener._tell
-    monkeypatch.setattr(
-        database.listener, "_tell", lambda connection: (told.append(time.monotonic()), tell(connection))
-    )
+
+    def noted(connection: Connection) -> None:
+        told.append(time.monotonic())
+        tell(connection)
+
+    monkeypatch.setattr(database.listener, "_tell", noted)
     for number in range(30):
         await database.submit(unit(f"evt_{number}"))
     await until(lambda: not database.listener._dirty)

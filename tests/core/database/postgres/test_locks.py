@@ -12,10 +12,11 @@ from holdfast.core.database.unit import Committed, Statement, Unit
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.session.budgets import admit, reserve
 from holdfast.core.session.errors import BudgetReached, MessageNotFound, SessionHasChildren, SessionNotFound
+from holdfast.core.session.input_errors import PromptConflict
 from holdfast.schema import session_event as ev
 from holdfast.schema.budget import Budget
 from holdfast.schema.model import ModelRef
-from holdfast.schema.prompt import Prompt
+from holdfast.schema.prompt import Admission, Prompt
 from holdfast.schema.session import CacheTokens, Session, Tokens
 from holdfast.schema.turn_event import TurnDispatched
 
@@ -26,7 +27,7 @@ pytestmark = [
 
 CREATED, DELETED = "session.created", "session.deleted"
 REVERTED, UNDONE = "session.next.revert.committed", "session.next.compaction.undone"
-DISPATCHED = "session.next.turn.dispatched"
+DISPATCHED, ADMITTED = "session.next.turn.dispatched", "session.next.prompt.admitted"
 
 
 @pytest.fixture
@@ -201,6 +202,62 @@ async def test_a_fresh_beat_does_not_wait_for_another_drain(nodes: Nodes) -> Non
     await nodes.collide("session.next.agent", held(), other())
     assert order == ["other", "held"]
     assert nodes.rows("select beat from owner where id = 'own_x'") == waited
+
+
+async def test_a_session_is_created_twice_with_one_id(nodes: Nodes) -> None:
+    """STO-049: both callers get the same Session."""
+    results = await nodes.collide(CREATED, created(nodes.one, "ses_same"), created(nodes.two, "ses_same"))
+    assert [session.id for session in results] == ["ses_same", "ses_same"]
+    assert nodes.rows("select seq from event_sequence where aggregate_id = 'ses_same'") == [(0,)]
+
+
+async def test_a_prompt_is_admitted_twice_with_one_id(nodes: Nodes) -> None:
+    """STO-049: both callers get the same receipt."""
+    session = await nodes.create()
+    one, two = await nodes.collide(
+        ADMITTED, admitted(nodes.one, session, "msg_same"), admitted(nodes.two, session, "msg_same")
+    )
+    assert (one.admitted_seq, one.id) == (two.admitted_seq, two.id)
+    assert nodes.rows("select session_id from session_input") == [(session.id,)]
+
+
+async def test_two_sessions_are_given_a_prompt_with_one_id(nodes: Nodes) -> None:
+    """STO-049: the second is refused, and nothing of it is stored."""
+    one, two = await nodes.create(), await nodes.create()
+    _, refused = await nodes.collide(
+        ADMITTED, admitted(nodes.one, one, "msg_same"), admitted(nodes.two, two, "msg_same")
+    )
+    assert isinstance(refused, PromptConflict)
+    assert nodes.rows("select session_id from session_input") == [(one.id,)]
+    assert nodes.rows(f"select seq from event_sequence where aggregate_id = '{two.id}'") == [(0,)]
+
+
+async def test_two_sessions_let_go_of_a_text_that_they_share(nodes: Nodes, tmp_path: Path) -> None:
+    """STO-041: the later one takes the text along."""
+    source = await nodes.create()
+    await nodes.one.sessions.prompt(source.id, Prompt(text="hello"))
+    await nodes.one.sessions.wait(source.id)
+    fork = await nodes.one.sessions.fork(source.id)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert nodes.rows("select count(*) from context_text") == [(2,)]
+    results = await nodes.collide(
+        "session.next.moved",
+        nodes.one.sessions.move(source.id, str(elsewhere)),
+        nodes.two.sessions.move(fork.id, str(elsewhere)),
+    )
+    assert results == [None, None]
+    assert nodes.rows("select id from context_text") == []
+
+
+async def created(runtime: Runtime, id: str) -> Session:
+    return await runtime.sessions.create(
+        location=runtime.location, project=await runtime.project(runtime.location), id=id
+    )
+
+
+async def admitted(runtime: Runtime, session: Session, id: str) -> Admission:
+    return await runtime.sessions.prompt(session.id, Prompt(text="hello"), id=id, resume=False)
 
 
 async def dispatch(runtime: Runtime, session: Session) -> Committed:

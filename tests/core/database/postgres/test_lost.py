@@ -7,14 +7,15 @@ import threading
 import time
 from collections.abc import Callable
 
+import psycopg
 import pytest
 from tests.core.database.postgres.proxy import Pair, Proxy
 from tests.core.database.postgres.test_flights import locked, stored, waits_for_lock
 from tests.core.database.units import project_row, unit, until
 from tests.stores.pool import PooledDatabase
 
-from holdfast.core.database.errors import StorageClosed, StorageUnavailable
-from holdfast.core.database.postgres import reader, writer
+from holdfast.core.database.errors import StorageBusy, StorageClosed, StorageUnavailable
+from holdfast.core.database.postgres import address, course, reader, writer
 from holdfast.core.database.postgres.database import PostgresDatabase
 from holdfast.core.database.read import Read
 from holdfast.core.database.unit import Committed, Statement, Unit
@@ -220,3 +221,53 @@ async def test_closing_without_a_database_fails_what_is_left_in_time(
     assert time.monotonic() - began < 5
     results = await asyncio.gather(*futures, return_exceptions=True)
     assert [type(result) for result in results] == [StorageUnavailable] * 3
+
+
+async def test_a_node_that_stopped_in_the_middle_of_a_commit_is_ended(
+    pooled: PooledDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """STO-009: others get its locks; a transaction that is not one of ours, or works, is left alone."""
+    monkeypatch.setattr(course, "STALLED_SECONDS", 0)
+    monkeypatch.setitem(address.WRITING, "lock_timeout", "50")
+    database = PostgresDatabase(pooled.address)
+    try:
+        await database.submit(unit("evt_0"))
+        with psycopg.connect(pooled.address, application_name="holdfast:stopped") as stopped:
+            stopped.execute("select 1 from event_sequence for update")
+            assert await database.submit(unit("evt_1")) == Committed(1, 1)
+            with pytest.raises(psycopg.OperationalError):
+                stopped.execute("select 1")
+        with locked(pooled, "ses_one"), pytest.raises(StorageBusy):
+            await database.submit(unit("evt_2"))
+    finally:
+        database.close()
+
+
+async def test_a_server_that_does_not_answer_is_a_wait_that_can_be_seen(
+    far: PostgresDatabase, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """STO-006: connections stay, answers do not come; reads are asked again over another connection."""
+    monkeypatch.setattr(course, "DUE_SECONDS", 0.02)
+    monkeypatch.setattr(reader, "SILENT_SECONDS", 0.1)
+    await warm(far)
+    assert await far.fetch("event.head", {"aggregate_id": "ses_one"}) == [(0, None)]
+    proxy.moves.clear()
+    commit = far.submit(unit("evt_1"))
+    read = asyncio.create_task(far.fetch("event.head", {"aggregate_id": "ses_no"}))
+    await until(lambda: far.waiting_since() is not None)
+    await asyncio.sleep(0.15)
+    assert not commit.done()
+    proxy.moves.set()
+    assert await commit == Committed(1, 1)
+    assert await read == []
+    assert far.waiting_since() is None
+
+
+async def test_a_writer_whose_row_is_gone_goes_on(database: PostgresDatabase, pooled: PooledDatabase) -> None:
+    """STO-005: restored from a backup, or removed."""
+    await database.submit(unit("evt_0"))
+    pooled.run("delete from holdfast_writer")
+    assert await database.submit(unit("evt_1")) == Committed(1, 1)
+    pooled.run("update holdfast_writer set flight = 99")
+    assert await database.submit(unit("evt_2")) == Committed(2, 2)
+    assert stored(pooled)["ses_one"] == ["evt_0", "evt_1", "evt_2"]

@@ -21,6 +21,9 @@ FEW = {
     "inbox.lost_wakes": "only pending inputs have a row",
     "lease.held": "only leases that are held are in the index",
     "mcp.forget": "each offer is looked at once",
+    "node_secret.all": "there are a few",
+    "node_secret.forget": "there are a few",
+    "node_secret.make": "there are a few",
     "owner.all": "only running processes have a row, and those that died since a server looked",
     "request.owned": "only open requests of such callers are in the index",
     "task.any_active_below": "only Sessions that owe an answer have a row",
@@ -31,8 +34,9 @@ COUNT = 4000
 EACH = f"from generate_series(1, {COUNT}) i"
 FILLED = (
     "insert into session (id, project_id, workspace_id, parent_id, slug, directory, title, version, time_created,"
-    " time_updated, newest_assistant) select 'ses_' || i, 'p' || i % 40, 'w' || i % 40, 'ses_' || i % 40, 's', '/' || i % 40,"
-    f" 't', '1', i, i, 3 {EACH}",
+    " time_updated, newest_assistant)"
+    " select 'ses_' || i, 'p' || i % 40, 'w' || i % 40, 'ses_' || i % 40, 's', '/' || i % 40, 't', '1', i, i, 3"
+    f" {EACH}",
     f"insert into event_sequence (aggregate_id, seq) select 'ses_' || i, 3 {EACH}",
     "insert into event (id, aggregate_id, seq, type, data) select 'evt_' || i || '_' || s, 'ses_' || i, s, 't.1', '{}'"
     f" {EACH}, generate_series(0, 3) s",
@@ -44,12 +48,12 @@ FILLED = (
     f" case when i % 40 = 0 then 'running' end, '{{}}' {EACH}, generate_series(0, 2) s",
     "insert into session_input (session_id, admitted_seq, id, prompt, delivery, promoted_seq, time_created)"
     f" select 'ses_' || i, 1, 'msg_' || i, '{{}}', 'steer', nullif(i % 10, 0), i {EACH}",
-    "insert into session_wake (input_id, session_id) select id, session_id from session_input where promoted_seq is null",
+    "insert into session_wake select id, session_id from session_input where promoted_seq is null",
     "insert into session_request (session_id, seq, id, kind, data, time_created, reply)"
     f" select 'ses_' || i, 2, 'per_' || i, 'permission', '{{}}', i, case when i % 10 = 0 then '{{}}' end {EACH}",
-    "insert into session_task (session_id, seq, message_id, call_id, child_id, root_id, prompt_id, result_id, caller, agent,"
-    " description, background, time_started) select 'ses_' || i % 40, i, 'msg_' || i % 40 || '_3', 'k', 'ses_' || i,"
-    f" 'ses_' || i % 40, 'msg_' || i, 'res_' || i, 'a', 'a', 'd', 1, i {EACH}",
+    "insert into session_task (session_id, seq, message_id, call_id, child_id, root_id, prompt_id, result_id, caller,"
+    " agent, description, background, time_started) select 'ses_' || i % 40, i, 'msg_' || i % 40 || '_3', 'k',"
+    f" 'ses_' || i, 'ses_' || i % 40, 'msg_' || i, 'res_' || i, 'a', 'a', 'd', 1, i {EACH}",
     f"insert into session_context_epoch select 'ses_' || i, 'b' || i, 's' || i, 0, 0, '{{}}', 'offer' || i % 40 {EACH}",
     f"insert into session_activity select 'ses_' || i, 1, i, 0 {EACH} where i % 10 = 0",
     f"insert into session_turn select 'ses_' || i, 1, 'a', '{{}}', 1, null, i {EACH} where i % 10 = 0",

@@ -63,6 +63,17 @@ def test_no_statement_is_postgresqls_alone() -> None:
     assert set(postgres_queries()) == set(load_queries())
 
 
+def test_no_statement_asks_for_more_than_its_namesake() -> None:
+    """STO-046: callers give what SQLite's asks for."""
+    ours = load_queries()
+    more = {
+        name: set(asked) - set(compile_statement(ours[name]).names)
+        for name, sql in postgres_queries().items()
+        if (asked := compile_statement(sql).names)
+    }
+    assert {name: names for name, names in more.items() if names} == {}
+
+
 def test_tables_and_columns_are_those_of_sqlite(server: psycopg.Connection, sqlite: apsw.Connection) -> None:
     """STO-046."""
     kinds = "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite_%'"
@@ -119,6 +130,26 @@ def test_objects_are_patched_as_sqlite_patches_them(
     given = (compact(doc), compact(patch))
     ((ours,),) = sqlite.execute("select json_patch(?1, ?2)", given).fetchall()
     assert server.execute("select holdfast_json_patch(%s, %s)", given).fetchall() == [(ours,)]
+
+
+STEPS = st.fixed_dictionaries(
+    {"time": st.fixed_dictionaries({"created": st.just(1)}, optional={"completed": st.just(3)})},
+    optional={"finish": st.just("stop"), "snapshot": VALUES, "agent": st.just("build")},
+)
+ENDS = st.fixed_dictionaries(
+    {"time": st.fixed_dictionaries({"completed": st.just(2)}, optional={"x": VALUES})},
+    optional={"finish": VALUES, "error": VALUES, "cost": VALUES, "tokens": VALUES, "snapshot": VALUES, "other": VALUES},
+)
+
+
+@given(STEPS, ENDS)
+def test_a_step_ends_as_sqlite_ends_it(
+    server: psycopg.Connection, sqlite: apsw.Connection, doc: Any, patch: Any
+) -> None:
+    """STO-045: also if the patch is another one than we write."""
+    given = (compact(doc), compact(patch))
+    ((ours,),) = sqlite.execute("select json_patch(?1, ?2)", given).fetchall()
+    assert server.execute("select holdfast_json_end_step(%s, %s)", given).fetchall() == [(ours,)]
 
 
 @pytest.mark.parametrize("number", ["1e3", "1.0", "1E-7", "100000000000000000000", "-0", "0.10"])

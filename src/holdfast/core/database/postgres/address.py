@@ -49,6 +49,7 @@ WRITING = {**INDEXED, "lock_timeout": f"{LOCK_SECONDS * 1000:.0f}"}
 READING = {**INDEXED, "statement_timeout": f"{READ_SECONDS * 1000:.0f}", "default_transaction_read_only": "on"}
 READING_LARGE = {
     "plan_cache_mode": "force_custom_plan",
+    "max_parallel_workers_per_gather": "0",
     "statement_timeout": f"{LARGE_READ_SECONDS * 1000:.0f}",
     "default_transaction_read_only": "on",
     "jit": "off",

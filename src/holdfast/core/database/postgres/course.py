@@ -3,7 +3,7 @@
 Invariants
 - A flight is sent again only when it is certain that it was not committed and never will be. After a lost connection
   the writer looks at its row: it has the number of the flight, or is changed so that the flight cannot commit any more.
-- While the database is away nothing fails: the flight waits, and `since` says since when.
+- While the database is away nothing fails: the flight waits, and `waiting_since` says since when.
 - After `give_up`, waiting ends with StorageUnavailable."""
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 FIRST_DELAY, LAST_DELAY = 0.05, 2.0
 TELL_SECONDS = 30.0
+DUE_SECONDS = 1.0
+STALLED_SECONDS = 8
+"""A transaction whose node has sent nothing for this long is ended, if somebody waits for its locks."""
 LOSSES, LOSSES_SECONDS = 20, 30.0
 """A flight whose connections end this often, for this long, is not tried any more: it may be the cause."""
 
@@ -44,6 +47,12 @@ GIVE_UP_FLIGHT = Compiled("update holdfast_writer set flight = $2::bigint where 
 PLACES = Compiled("select id, aggregate_id, seq from event where id = any ($1::text[])")
 HEAD = Compiled("select seq, owner_id from event_sequence where aggregate_id = $1")
 EVENT = Compiled("select id, type, data from event where aggregate_id = $1 and seq = $2::bigint")
+END_STALLED = Compiled("""
+select pg_terminate_backend(pid) from pg_stat_activity
+where datname = current_database() and usename = current_user and application_name like 'holdfast:%'
+  and pid <> pg_backend_pid() and wait_event = 'ClientRead' and xact_start is not null
+  and greatest(state_change, query_start, xact_start) < clock_timestamp() - make_interval(secs => $1::int)
+""")
 TERMINATE = Compiled("""
 select pg_terminate_backend(pid) from pg_stat_activity
 where pid = $1::int and pid <> pg_backend_pid() and application_name = $2 and datname = current_database()
@@ -53,11 +62,14 @@ log = logging.getLogger(__name__)
 
 
 class Course:
-    """Used by one thread, but for `since` and `give_up`. Connects when it is first used."""
+    """Used by one thread, but for `waiting_since` and `give_up`. Connects when it is first used."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self.since: float | None = None
+        self._lost: float | None = None
+        """Since when there is no connection."""
+        self._sent: float | None = None
+        """Since when an answer is due."""
         self._id = f"{address.application}:{secrets.token_hex(8)}"
         self._flight = Flight(self._id, address.lock_class)
         self._number = 0
@@ -70,8 +82,32 @@ class Course:
         """The server's process that the newest flight was sent to."""
         self._connection: Connection | None = None
 
+    def waiting_since(self) -> float | None:
+        """Since when there is no connection, or no answer although one is long due (monotonic seconds)."""
+        sent = self._sent
+        if self._lost is not None or sent is None:
+            return self._lost
+        return sent if time.monotonic() - sent > DUE_SECONDS else None
+
     def fly(self, plans: Sequence[Plan]) -> list[Committed] | Failure:
         """Commit plans together. Returns their outcomes, or the step that prevented the commit of all."""
+        self._sent = time.monotonic()
+        try:
+            return self._fly(plans)
+        finally:
+            self._sent = None
+
+    def end_stalled(self) -> int:
+        """End transactions of nodes that have stopped in the middle of sending one, and keep others waiting. Their
+        writers find out, should they come back. Returns how many there were."""
+        try:
+            (result,) = self._read([(END_STALLED, (encode(STALLED_SECONDS),))])
+        except StatementFailed as error:
+            log.warning("%s: looking for stopped nodes: %s", self.address.name, error)
+            return 0
+        return result.ntuples
+
+    def _fly(self, plans: Sequence[Plan]) -> list[Committed] | Failure:
         losses, began = 0, time.monotonic()
         while True:
             self._number += 1
@@ -82,13 +118,13 @@ class Course:
             except ConnectionLost as error:
                 self._lose(error)
                 if self._resolve():
-                    self.since = None
+                    self._lost = None
                     return self._stored(plans)
                 losses += 1
                 if losses >= LOSSES and time.monotonic() - began > LOSSES_SECONDS:
                     return Failure(None, None, StatementFailed("08006", f"connections end with this: {error}"))
                 continue
-            self.since = None
+            self._lost = None
             if isinstance(outcome, Failure):
                 if outcome.fenced:  # the row is not what we know: restored from a backup, or removed
                     self._resolve()
@@ -178,8 +214,8 @@ class Course:
         """The connection; a new one after a while, if there is none."""
         delay, told = FIRST_DELAY, 0.0
         while self._connection is None:
-            if self.since is None:
-                self.since = time.monotonic()
+            if self._lost is None:
+                self._lost = time.monotonic()
             try:
                 self._connection = open_connection(self.address, WRITING)
                 if told:
@@ -200,8 +236,8 @@ class Course:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        if self.since is None:
-            self.since = time.monotonic()
+        if self._lost is None:
+            self._lost = time.monotonic()
         if self._given_up.is_set():
             raise StorageUnavailable(self.address.name, "it did not answer before the close") from error
 

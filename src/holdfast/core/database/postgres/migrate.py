@@ -31,6 +31,8 @@ select current_schema(),
     and relname in ('session', 'event', 'event_sequence', 'project'))
 """
 VERSION = "select coalesce(max(version), 0) from holdfast_schema"
+FORGET_WRITERS = "delete from holdfast_writer where time_updated < now() - interval '7 days'"
+"""Left by processes that were killed. One that lives on and finds its row gone makes it again."""
 LOCK = "select pg_advisory_xact_lock({}, 4)"  # 0, 1 and numbers with the bit 2 are locks of flights
 
 log = logging.getLogger(__name__)
@@ -44,12 +46,11 @@ def prepare(address: Address) -> None:
         pgconn.exit_pipeline_mode()
         pgconn.nonblocking = 0
         # In one transaction: behind a pooler nothing that is set outlives it.
-        _execute(pgconn, "begin")
-        for key, value in address.settings(MIGRATING).items():
-            _execute(pgconn, f"set local {key} = {value}")
+        settings = (f"set local {key} = {value}" for key, value in address.settings(MIGRATING).items())
+        _execute(pgconn, ";".join(("begin", *settings)))
         if _version(pgconn, address) != len(migrations()):
             _upgrade(pgconn, address)
-        _execute(pgconn, "commit")
+        _execute(pgconn, f"{FORGET_WRITERS}; commit")
     except StatementFailed as error:
         raise translate(error, address, 0) from error
     finally:
@@ -82,7 +83,7 @@ def _upgrade(pgconn: PGconn, address: Address) -> None:
     if address.schema is not None:
         _execute(pgconn, f'create schema if not exists "{address.schema}"')
     found = _version(pgconn, address)  # asked again: another node may have upgraded meanwhile
-    if found:
+    if 0 < found < len(migrations()):
         log.warning("upgrading %s from schema %d to %d", address.name, found, len(migrations()))
     for number, script in enumerate(migrations()[found:], found + 1):
         _execute(pgconn, script)

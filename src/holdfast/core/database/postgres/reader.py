@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="msgspec.Struct")
 
 AWAY_SECONDS = 10.0
+SILENT_SECONDS = READ_SECONDS + 10
+LOSSES = 5
 LARGE_READERS = 2
 PLANNED_BY_VALUES = frozenset(f"session.{kind}_{order}" for kind in ("list", "children") for order in ("asc", "desc"))
 """Lists, whose conditions are optional: which index serves depends on those that are given."""
@@ -50,13 +52,16 @@ log = logging.getLogger(__name__)
 class Request:
     """Reads that one caller waits for."""
 
-    __slots__ = ("future", "reads", "steps", "until")
+    __slots__ = ("future", "losses", "reads", "sent", "steps", "until")
 
     def __init__(self, reads: Sequence[Read], steps: list[tuple[Compiled, list[bytes | None]]], future: Any) -> None:
         self.reads = reads
         self.steps = steps
         self.future: asyncio.Future[list[PGresult]] = future
         self.until = 0.0
+        self.sent = 0.0
+        self.losses = 0
+        """How many connections ended while it was under way."""
 
 
 class Reader:
@@ -141,6 +146,7 @@ class Pipeline:
         """What is to be sent when there is a connection."""
         self._connecting: asyncio.Task[None] | None = None
         self._writing = False
+        self._watch: asyncio.TimerHandle | None = None
         self._closed = False
 
     def ask(self, request: Request) -> None:
@@ -169,6 +175,9 @@ class Pipeline:
 
     def _send(self, connection: Connection, request: Request) -> None:
         self._sent.append(request)
+        request.sent = time.monotonic()
+        if self._watch is None:
+            self._watch = self._loop.call_later(SILENT_SECONDS, self._look)
         connection.queue_settings()
         for compiled, values in request.steps:
             connection.queue(compiled, values)
@@ -176,6 +185,17 @@ class Pipeline:
         if connection.flush() and not self._writing:
             self._writing = True
             self._loop.add_writer(self._socket, self._writable)
+
+    def _look(self) -> None:
+        """The server ends what takes too long; one that does not even do that is not there."""
+        self._watch = None
+        if not self._sent:
+            return
+        left = self._sent[0].sent + SILENT_SECONDS - time.monotonic()
+        if left <= 0:
+            self._lose(ConnectionLost("the server does not answer"))
+        else:
+            self._watch = self._loop.call_later(left, self._look)
 
     def _writable(self) -> None:
         assert self._connection is not None
@@ -215,6 +235,7 @@ class Pipeline:
         until = time.monotonic() + AWAY_SECONDS
         for request in self._sent:
             request.until = request.until or until
+            request.losses += 1
         self._waiting = [*self._sent, *self._waiting]
         self._sent.clear()
         if self._waiting:
@@ -228,6 +249,9 @@ class Pipeline:
             self._writing = False
             self._connection.close()
             self._connection = None
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
 
     def _connect(self) -> None:
         if self._connecting is None and not self._closed:
@@ -260,8 +284,7 @@ class Pipeline:
         self._connection = connection
         self._socket = connection.pgconn.socket
         self._loop.add_reader(self._socket, self._readable)
-        # A read that ends every connection is not tried for ever.
-        self._expire(StorageUnavailable(self._address.name, "connections end while this is read"))
+        self._give_up_on_culprits()
         waiting, self._waiting = self._waiting, []
         self._connecting = None
         for place, request in enumerate(waiting):
@@ -273,6 +296,13 @@ class Pipeline:
                 self._waiting = waiting[place + 1 :]
                 self._lose(error)
                 return
+
+    def _give_up_on_culprits(self) -> None:
+        """A read with which every connection ends is not tried for ever."""
+        now = time.monotonic()
+        for request in self._waiting:
+            if request.losses >= LOSSES and now >= request.until:
+                _fail(request, StorageUnavailable(self._address.name, "connections end while this is read"))
 
     def _expire(self, error: StorageError) -> None:
         now = time.monotonic()
@@ -298,12 +328,12 @@ class LargeReader:
         while True:
             try:
                 connection = self._take(until)
-                (result,) = connection.run([(compiled, values)])
+                (result,) = connection.run([(compiled, values)], LARGE_READ_SECONDS + 10)
             except StatementFailed as error:
                 self._give_back(connection)
                 raise translate(error, self._address, LARGE_READ_SECONDS) from error
-            except (ConnectionLost, StorageUnavailable) as error:
-                if isinstance(error, ConnectionLost):
+            except (ConnectionLost, StorageUnavailable, TimeoutError) as error:
+                if not isinstance(error, StorageUnavailable):
                     connection.close()
                 if self._closed:
                     raise StorageClosed from error

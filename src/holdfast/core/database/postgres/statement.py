@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-import itertools
+import hashlib
 import re
 from functools import cache
 from pathlib import Path
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent
 _TOKEN = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|::\s*\w+|:([A-Za-z_]\w*)""")
 _BLOB = re.compile(r"\bas\s+blob\s*\)\s*(?:end\s+)?as\s+(\w+)", re.IGNORECASE)
-_numbers = itertools.count()
 
 NO_BUDGETS, COUNTS, RESHAPES = range(3)
 """What a statement does to budgets: nothing, or it concerns what they count, or it changes which there are."""
@@ -40,8 +39,9 @@ class Compiled:
     __slots__ = ("budgets", "key", "names", "relative", "sql")
 
     def __init__(self, sql: str, names: tuple[str, ...] = (), *, relative: bool = False) -> None:
-        self.key = b"h%d" % next(_numbers)
         self.sql = sql.encode()
+        # Made from the text: behind a pooler another process may have prepared something else under a mere number.
+        self.key = b"h" + hashlib.blake2b(self.sql, digest_size=12).hexdigest().encode()
         self.names = names
         self.budgets = NO_BUDGETS
         self.relative = relative

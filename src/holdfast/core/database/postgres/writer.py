@@ -24,7 +24,7 @@ from holdfast.core.database.errors import Fenced, InvalidDurableEvent, Moved, Re
 from holdfast.core.database.job import Job, Outcome, answer
 from holdfast.core.database.postgres.address import LOCK_SECONDS
 from holdfast.core.database.postgres.course import Course
-from holdfast.core.database.postgres.errors import CONFLICTS, EXPECTATION, UNIQUE, translate
+from holdfast.core.database.postgres.errors import CONFLICTS, EXPECTATION, LOCK_TIMEOUT, UNIQUE, translate
 from holdfast.core.database.postgres.flight import APPEND, CHECK, FENCE, REPLAY, Failure, Plan, Planner
 from holdfast.core.database.replay import Verdict, invalid_event, judge_replay
 from holdfast.core.database.unit import Committed, Statement, Unit
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.postgres.address import Address
     from holdfast.core.database.postgres.statement import Statements
 
-WRITERS = 3
+WRITERS = 2
 BATCH_LIMIT = 256
 BATCH_BYTES = 1024 * 1024
 """Limit on the events of one flight. A larger unit is committed alone."""
@@ -104,7 +104,7 @@ class Writer:
         self._jobs.put(job)
 
     def waiting_since(self) -> float | None:
-        return self._course.since
+        return self._course.waiting_since()
 
     def end(self) -> None:
         self._jobs.put(None)
@@ -194,6 +194,11 @@ class _Batch:
     def _alone(self, plan: Plan, failure: Failure) -> Outcome:
         """What became of a unit that failed although it was alone, after as many tries as its error deserves."""
         tries = 1
+        if failure.error.sqlstate == LOCK_TIMEOUT and self._course.end_stalled():
+            outcome = self._course.fly([plan])
+            if not isinstance(outcome, Failure):
+                return outcome[0]
+            failure = outcome
         while failure.error.sqlstate in CONFLICTS or _is_replay(failure):
             if _is_replay(failure) and (committed := self._judge_replay(plan.unit)) is not None:
                 return committed

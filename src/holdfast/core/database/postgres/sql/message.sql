@@ -11,7 +11,7 @@ where session_id = :session_id
 
 -- name: message.end_step
 update session_message
-set data = holdfast_json_patch(data, :patch), time_updated = :timestamp
+set data = holdfast_json_end_step(data, :patch), time_updated = :timestamp
 where id = :message_id and session_id = :session_id and type = 'assistant'
 
 -- name: message.set_structured
@@ -31,7 +31,7 @@ where session_id = :session_id and seq = (
 -- name: message.open_shell
 select data::json ->> 'callID' as call_id, data::json ->> 'command' as command, time_created as since
 from session_message
-where session_id = :session_id and type = 'shell' and holdfast_json_get(data, 'time', 'completed') is null
+where session_id = :session_id and type = 'shell' and data::json #>> '{time,completed}' is null
 order by seq desc limit 1
 
 -- name: message.undoable_checkpoint
