@@ -185,8 +185,8 @@ async def serve(
         async with Runtime(options=HostOptions(trust=asked.trust, protect=True, sandbox=asked.sandbox)) as runtime:
             runtime.own_ports.add(number)
             runtime.log.relay.links = Peers(runtime.log.relay, peer_source(runtime, environment))
-            own = urlsplit(asked.address).hostname if asked.address is not None else None
-            hosts = _hosts(asked.hostname, (*asked.hosts, *((own,) if own else ())))
+            address = asked.address or _reached(host, number)
+            hosts = _hosts(asked.hostname, (*asked.hosts, urlsplit(address).hostname or "localhost"))
             app = App(
                 runtime,
                 credentials=credentials,
@@ -198,7 +198,7 @@ async def serve(
             runtime.placement.limit(roots=asked.roots, most=asked.most)
             about = NodeInfo(
                 name=asked.name or f"{socket.gethostname()}:{number}",
-                address=asked.address or _reached(host, number),
+                address=address,
                 roots=asked.roots,
             )
             await runtime.takeover.start(about, recover=asked.recover)

@@ -11,6 +11,7 @@ from tests.core.runtime.test_takeover import quick as quick
 from tests.core.runtime.test_takeover import serve, until_asked
 from tests.core.runtime.test_tree_changes import child
 
+from holdfast.core.runtime import execution
 from holdfast.core.session.nodes import NodeInfo
 from holdfast.core.session.ownership import Ownership
 from holdfast.llm.offline import Call, Turn
@@ -157,3 +158,39 @@ async def test_a_node_that_drains_admits_and_begins_nothing(pair: Pair) -> None:
     await until_asked(pair.model_b)
     await pair.b.sessions.wait(pair.session.id)
     assert pair.model_a.requests == []
+
+
+async def test_a_node_that_does_not_answer_keeps_nothing(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """STO-107: it was asked, and is stopped. The Session is placed again, and executed where it was admitted."""
+    monkeypatch.setattr(execution, "TAKEN_SECONDS", 0.05)
+    pair.a.placement.limit(most=1)
+    await serve(pair.a, pair.b)
+    await pair.b.takeover._cancel()
+    gate = pair.model_a.hold(0)
+    await pair.a.sessions.prompt(pair.session.id, HELLO)
+    await until_asked(pair.model_a)
+    second = await new_session(pair.a)
+    await pair.a.sessions.prompt(second.id, HELLO)
+    async with asyncio.timeout(5):
+        while not pair.a.placement.awaits_room(second.id):  # noqa: ASYNC110 - only looking tells
+            await asyncio.sleep(0.01)
+    gate.set()
+    await pair.a.sessions.wait(second.id)
+    assert len(pair.model_a.requests) == 2
+    assert pair.model_b.requests == []
+
+
+async def test_a_node_that_is_idle_again_says_that_it_has_room(pair: Pair) -> None:
+    """STO-107"""
+    pair.a.placement.limit(most=1)
+    await serve(pair.a)
+    gate = pair.model_a.hold(0)
+    await pair.a.sessions.prompt(pair.session.id, HELLO)
+    await until_asked(pair.model_a)
+    await pair.a.nodes.report()
+    assert [node.room for node in await pair.b.nodes.living()] == [0]
+    gate.set()
+    await pair.a.sessions.wait(pair.session.id)
+    async with asyncio.timeout(5):
+        while [node.room for node in await pair.b.nodes.living()] != [1]:  # noqa: ASYNC110 - only looking tells
+            await asyncio.sleep(0.01)

@@ -11,11 +11,11 @@ from holdfast.core.database.errors import StorageError
 from holdfast.core.runtime.exclusive_work import ExclusiveWork
 from holdfast.core.runtime.placement import TAKE, NoNodeServes, ServedElsewhere
 from holdfast.core.runtime.run_coordinator import RunCoordinator
+from holdfast.core.runtime.statuses import Statuses
 from holdfast.core.runtime.unstarted import Unstarted
 from holdfast.core.session.activity import goes_on_by_itself
 from holdfast.core.session.errors import Interrupted, LeaseLost
 from holdfast.core.session.interrupt import Interrupt
-from holdfast.schema.live_event import Busy, ErrorInfo, Idle, SessionError, SessionIdle, SessionStatus, Status
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -40,7 +40,8 @@ WAKES = 1_000
 START_SECONDS = 2.0
 """How long a waiter gives the process that admitted an input to begin with it. That takes the lease before it prepares
 anything that lasts, so that only a process that died, or cannot start, takes longer."""
-LOGGED_CHARACTERS = 500
+TAKEN_SECONDS = 3.0
+"""How long a node that was asked to take a Session may need to begin."""
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class Execution:
         self._resuming: set[str] = set()
         """Sessions that go on only if something is still owed."""
         self._unstarted = Unstarted(events, store, clock)
+        self._statuses = Statuses(events)
         self.closed = False
         """Whether everything was told to stop; nothing starts any more."""
         self._coordinator: RunCoordinator[str] = RunCoordinator(self._drain)
@@ -296,9 +298,10 @@ class Execution:
                 if self.placement.restricted and await self._given_away(start.seen.session, force):
                     self._woken.discard(session_id)
                     self._exclusive.give_up(session_id, ServedElsewhere(start.seen.session.location))
+                    self._start_beside(self._check_taken(session_id), f"check {session_id}")
                     return
                 session = start.seen.session
-                self._announce(session_id, session.location, Busy())
+                self._statuses.busy(session_id, session.location)
                 async with self.placement.room(session, interrupt):
                     while not await self._attempt(session.location, force, interrupt, start, moved):
                         if force:
@@ -318,15 +321,14 @@ class Execution:
             await self._unstarted.note(session_id, pending)
             await self._stop_left_behind(session_id)
             await self._unstarted.note_cause(session_id, error)
-            self._report(session_id, session.location if session is not None else None, error)
+            self._statuses.failed(session_id, session.location if session is not None else None, error)
             self._exclusive.give_up(session_id, error)
             raise
         finally:
             if session is not None:
                 if session.parent_id is not None:
                     await self.child_ended(session_id)
-                self._log.announce(SessionIdle(session_id=session_id), location=session.location)
-                self._announce(session_id, session.location, Idle())
+                self._statuses.idle(session_id, session.location)
 
     async def _given_away(self, session: Session, force: bool) -> bool:
         return await self.placement.given_away(session, forced=force or session.id in self._exclusive)
@@ -365,6 +367,12 @@ class Execution:
                 await self.resume(session_id)
             except Exception as error:  # noqa: BLE001 - the drain reported it; nobody waits here
                 log.debug("going on with %s ended: %s", session_id, error)
+
+    async def _check_taken(self, session_id: str) -> None:
+        """A node that was asked may have stopped: after a while the Session is placed again."""
+        await asyncio.sleep(TAKEN_SECONDS)
+        if not self.closed and await self._ownership.elsewhere(session_id) is None:
+            await self._take(session_id)
 
     async def _take(self, session_id: str) -> None:
         """Go on with what another node stopped, then with input that waits."""
@@ -436,11 +444,3 @@ class Execution:
         """Whether a person answered a call that waited when its process ended."""
         activity = await self._store.activity(session_id)
         return activity is not None and await self._store.answered_calls(session_id)
-
-    def _announce(self, session_id: str, location: Location, status: Status) -> None:
-        self._log.announce(SessionStatus(session_id=session_id, status=status), location=location)
-
-    def _report(self, session_id: str, location: Location | None, error: Exception) -> None:
-        log.warning("session %s: %s: %s", session_id, type(error).__name__, str(error)[:LOGGED_CHARACTERS])
-        info = ErrorInfo(name="UnknownError", data={"message": str(error)})
-        self._log.announce(SessionError(session_id=session_id, error=info), location=location)

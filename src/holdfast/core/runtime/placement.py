@@ -95,9 +95,9 @@ class Placement:
         return self._shared or self.draining or self._roots is not None or self._slots is not None
 
     async def given_away(self, session: Session, *, forced: bool = False) -> bool:
-        """Whether another node was asked to take the Session, because this one drains, has no room, or does not serve
-        its directory. What is `forced` was asked of this process, and stays if it serves the directory. Raises
-        NoNodeServes if no node does."""
+        """Whether another node is to execute the Session, because this one drains, has no room, or does not serve its
+        directory; it is asked to. What is `forced` was asked of this process, and stays if it serves the directory.
+        Raises NoNodeServes if no node does."""
         serves = self.serves(session.location)
         full = self._slots is not None and self._slots.locked() and session.parent_id is None
         if serves and (forced or not (self.draining or full)):
@@ -105,8 +105,9 @@ class Placement:
         until, before = self._asked.get(session.id, (0.0, ()))
         others = await self._others(session, before if until > time.monotonic() else ())
         if others:
-            kind = " ".join((TAKE, *before, self._nodes.id))
-            await self._ownership.ask_node(others[0].id, session.id, kind)
+            await self._ownership.ask_node(others[0].id, session.id, " ".join((TAKE, *before, self._nodes.id)))
+            # Remembered for the case that it does not answer: then another is asked.
+            self.asked(" ".join((TAKE, *before, others[0].id)), session.id)
             return True
         if not serves:
             raise NoNodeServes(session.location)

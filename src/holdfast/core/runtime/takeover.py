@@ -83,11 +83,13 @@ class Takeover:
             try:
                 if recover and (gone := await self._gone()):
                     self._begin(gone)
-                await self._ownership.obey_all()
+                self._ownership.look()
                 if self._secrets is not None:
                     await self._secrets.refresh()
             except StorageError as error:
                 log.debug("looking for other nodes: %s", error)
+            except Exception:
+                log.exception("looking for other nodes")
 
     async def _gone(self) -> set[str]:
         """Processes that ended since the last look, or stopped."""

@@ -88,6 +88,7 @@ class Nodes:
         self._about, self._started = about, self._clock.now()
         await self._ownership.hold()
         self._ownership.report = self._report
+        self._ownership.became_idle = self._tell_room
         await self.report()
         same = [owner for owner in await self.living() if owner.name == about.name and owner.id != self.id]
         if same:
@@ -97,6 +98,11 @@ class Nodes:
 
     async def report(self) -> None:
         await self._database.submit(Unit(self.id, local=(self._report(),)))
+
+    def _tell_room(self) -> None:
+        """An idle process need not report, so it says now that it has room again."""
+        if self.room() is not None:
+            self._database.submit(Unit(self.id, local=(self._report(),)))
 
     async def close(self) -> None:
         if self._beating is not None:

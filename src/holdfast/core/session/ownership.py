@@ -149,6 +149,8 @@ class Ownership:
         self._obey: Callable[[str, str], Awaitable[None]] | None = None
         self.report: Callable[[], Statement] = self._beat_statement
         """The statement of a heartbeat."""
+        self.became_idle: Callable[[], None] | None = None
+        """Called when this process executes nothing any more."""
 
     def serve(self, obey: Callable[[str, str], Awaitable[None]]) -> None:
         """`obey(kind, session_id)` does what another process asks: `wake`, or a `ControlKind`."""
@@ -201,6 +203,8 @@ class Ownership:
             del self._held[session_id]
         if not self._held:
             self._stop_serving()
+            if self.became_idle is not None:
+                self.became_idle()
         if lease.taken:
             self._database.submit(Unit(session_id, local=(Statement("lease.release", asdict(lease.fence)),)))
 
@@ -360,7 +364,7 @@ class Ownership:
 
     def _start_serving(self) -> None:
         if self._beating is None:
-            self._watching.enter_context(self._log.signals.watch(self._look))
+            self._watching.enter_context(self._log.signals.watch(self.look))
             self._beating = asyncio.get_running_loop().create_task(self._beat(), name="holdfast-heartbeat")
 
     def _stop_serving(self) -> None:
@@ -374,13 +378,13 @@ class Ownership:
             await asyncio.sleep(BEAT_SECONDS)
             self._database.submit(Unit(self.id, local=(self.report(),)))
 
-    def _look(self) -> None:
-        task = asyncio.get_running_loop().create_task(self.obey_all(), name="holdfast-control")
+    def look(self) -> None:
+        """Do what other processes ask for, in the background."""
+        task = asyncio.get_running_loop().create_task(self._obey_all(), name="holdfast-control")
         self._obeying.add(task)
         task.add_done_callback(self._obeying.discard)
 
-    async def obey_all(self) -> None:
-        """Do what other processes ask for."""
+    async def _obey_all(self) -> None:
         asked = await self._database.fetch("control.asked", {"owner_id": self.id}, into=_Control)
         self._handled &= {control.id for control in asked}
         fresh = [control for control in asked if control.id not in self._handled]

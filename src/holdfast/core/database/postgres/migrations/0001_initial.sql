@@ -3,7 +3,8 @@
 -- Texts compare by bytes, as in SQLite. Flags are 0 and 1. There are no foreign keys: statements delete what SQLite's
 -- cascades delete, and an insert for a Session that does not exist fails because its key is null.
 -- A key of an index has at most 2,700 bytes: paths, resources and offers are indexed by their hashes.
--- Rows that change often leave room on their page, and are vacuumed before many dead ones have gathered.
+-- Rows that change often leave room on their page, and are vacuumed before many dead ones have gathered. No index of a
+-- message depends on what changes in it: such a change would be written to all of its indexes.
 
 create table holdfast_schema (
   version bigint not null,
@@ -19,13 +20,6 @@ create table holdfast_writer (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02);
 
 -- Functions on JSON text. `json` keeps the order of keys and the spelling of numbers, `jsonb` does not.
-
--- What stands at a path, as text; null if there is nothing, or a JSON null.
-create function holdfast_json_get(doc text, variadic path text[]) returns text
-language plpgsql immutable strict parallel safe as $$
-begin
-  return doc::json #>> path;
-end $$;
 
 -- A text as JSON. The mark of a character that PostgreSQL does not store becomes an escape, as it is in JSON.
 create function holdfast_json_quote(content text) returns text
@@ -233,8 +227,6 @@ create table session_message (
   primary key (session_id, seq)
 ) with (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 create index session_message_checkpoint on session_message (session_id, seq) where type = 'compaction';
-create index session_message_running_shell on session_message (session_id, seq)
-where type = 'shell' and holdfast_json_get(data, 'time', 'completed') is null;
 create index session_message_shell on session_message (session_id, seq) where type = 'shell';
 create index session_message_system on session_message (session_id, seq) where type = 'system';
 

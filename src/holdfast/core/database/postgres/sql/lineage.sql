@@ -69,5 +69,5 @@ where m.session_id = :session_id and m.seq = (
     union all
     select shell.seq from session_message shell
     where shell.session_id = :session_id and shell.type = 'shell'
-      and holdfast_json_get(shell.data, 'time', 'completed') is null
+      and shell.data::json #>> '{time,completed}' is null
   ) open)

@@ -31,7 +31,7 @@ where session_id = :session_id and seq = (
 -- name: message.open_shell
 select data::json ->> 'callID' as call_id, data::json ->> 'command' as command, time_created as since
 from session_message
-where session_id = :session_id and type = 'shell' and holdfast_json_get(data, 'time', 'completed') is null
+where session_id = :session_id and type = 'shell' and data::json #>> '{time,completed}' is null
 order by seq desc limit 1
 
 -- name: message.undoable_checkpoint
