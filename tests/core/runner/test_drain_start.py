@@ -173,3 +173,18 @@ async def test_the_epoch_in_memory_is_the_stored_one(tmp_path: Path, monkeypatch
         assert stored == epoch.replace(snapshot=stored.snapshot)
         assert epoch.baseline_seq == (await event_types(runtime, session.id)).index("prompted") - 1
         assert roles(provider.requests[1])[-3:] == ["user", "assistant", "user"]
+
+
+@pytest.mark.usefixtures("alone")
+async def test_a_late_notice_of_what_was_read_changes_nothing(tmp_path: Path) -> None:
+    """STO-083: that there was a commit may be told after it was read."""
+    async with Lab(tmp_path, Provider()) as runtime:
+        session = await new_session(runtime, model=LAB)
+
+        async def tell() -> None:
+            runtime.log.signals.committed(session.id, await runtime.log.latest(session.id))
+
+        read = after_reading(runtime, session.id, tell)
+        await runtime.sessions.prompt(session.id, Prompt(text="one"))
+        await runtime.sessions.wait(session.id)
+        assert len(read) == 1

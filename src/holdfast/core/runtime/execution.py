@@ -385,14 +385,14 @@ class Execution:
         task.add_done_callback(self._beside.discard)
 
     async def _start(self, session_id: str, moved: Flag) -> DrainStart:
-        moved.clear()  # before reading, so that a commit during the read is noticed
+        moved.head = -1  # before reading, so that a commit during the read is noticed
         return await self._store.drain_start(session_id, self._clock.now(), budgets=self._budgets.revision > 0)
 
     async def _attempt(
         self, location: Location, force: bool, interrupt: Interrupt, start: DrainStart, moved: Flag
     ) -> bool:
-        """One try at draining; False when the lease went to someone else at the last moment. `moved` is set after each
-        commit to the Session since before `start` was read."""
+        """One try at draining; False when the lease went to someone else at the last moment. `moved` tells of the
+        commits to the Session since before `start` was read."""
         session_id, joined = start.session_id, False
 
         async def wanted() -> bool:
@@ -418,7 +418,7 @@ class Execution:
                 woken = session_id in self._woken
                 self._woken.discard(session_id)
                 if force or woken or not worked:  # such work takes no turn
-                    unmoved = None if joined or moved.is_set() else start
+                    unmoved = start if not joined and moved.head <= start.seen.head else None
                     await services.runner.drain(session_id, lease, interrupt, forced=force, start=unmoved)
             return True
         except LeaseLost:
