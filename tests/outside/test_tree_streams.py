@@ -258,7 +258,8 @@ async def test_a_follower_of_a_tree_goes_on_after_lost_connections(
             seen = [seq for id, seq in reader.durable() if id == node.id]
             assert seen == sorted(set(seen))
             known = [position(event) for event in (await client.sessions.history(node.id, limit=100)).events]
-            assert {seq for seq in known if seq <= seen[-1]} <= set(seen)
+            # A continued stream tells Session by Session: the end of the root may come before anything of a child.
+            assert {seq for seq in known if seen and seq <= seen[-1]} <= set(seen)
         assert tree.count == 5
         assert len(told) >= 3
         last = told[-1].after

@@ -16,7 +16,7 @@ def test_a_number_is_a_position_of_sqlite(given: str) -> None:
     assert not is_position(given, SNAPSHOT)
 
 
-@pytest.mark.parametrize("given", ["1:1:", "10:20:", "10:20:10,14,19", "3:9223372036854775807:"])
+@pytest.mark.parametrize("given", ["1:1:", "10:20:", "10:20:10,14,19", SNAPSHOT, "734:735:"])
 def test_a_snapshot_is_a_position_of_postgresql(given: str) -> None:
     """EVT-091"""
     assert is_position(given, SNAPSHOT)
@@ -33,6 +33,7 @@ SNAPSHOTS_OF_NO_STORE = [
     "10:20:12,",
     "10:20",
     "1:9223372036854775808:",
+    "10:736:",
 ]
 
 

@@ -20,14 +20,21 @@ _SNAPSHOT = re.compile(r"(\d{1,19}):(\d{1,19}):((?:\d{1,19}(?:,\d{1,19})*)?)", r
 
 
 def is_position(given: str, current: str) -> bool:
-    """Whether a text is a position of the store that `current` comes from."""
+    """Whether a text is a position of the store that `current` comes from. A snapshot from the future is one of another
+    server, or from before a restore: it would count as seen what this server has yet to commit."""
     if len(given) > MOST_CHARACTERS:
         return False
-    return _is_number(given) if _is_number(current) else _is_snapshot(given)
+    if _is_number(current):
+        return _is_number(given)
+    return _is_snapshot(given) and _end(given) <= _end(current)
 
 
 def _is_number(given: str) -> bool:
     return _NUMBER.fullmatch(given) is not None and int(given) <= LARGEST
+
+
+def _end(snapshot: str) -> int:
+    return int(snapshot.split(":")[1])
 
 
 def _is_snapshot(given: str) -> bool:
