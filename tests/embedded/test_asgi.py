@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 from tests.plain_http import loopback_listener
+from tests.stores.stores import STORES
 
 from holdfast import Holdfast, PromptInput
 from holdfast.client.errors import ApiError, ClientError
@@ -92,7 +93,9 @@ async def test_a_host_that_cannot_open_stops_the_server(project: Path, tmp_path:
     """API-402: the server is told why, instead of serving nothing."""
     blocked = tmp_path / "file"
     blocked.write_text("", encoding="utf-8")
-    application = asgi(Holdfast(project, data=blocked / "data", environment={"HOME": str(tmp_path)}))
+    unreachable = STORES.unreachable()
+    host = Holdfast(project, data=blocked / "data", database=unreachable, environment={"HOME": str(tmp_path)})
+    application = asgi(host)
     sent: list[MutableMapping[str, Any]] = []
 
     async def send(message: MutableMapping[str, Any]) -> None:

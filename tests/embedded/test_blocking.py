@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.stores.stores import STORES
 
 from holdfast import PromptInput
 from holdfast.client.call import Options
@@ -326,7 +327,9 @@ def test_a_host_that_cannot_open_leaves_no_thread(project: Path, tmp_path: Path)
     blocked = tmp_path / "file"
     blocked.write_text("", encoding="utf-8")
     threads = set(threading.enumerate())
-    hf = HoldfastSync(project, data=blocked / "data", environment={"HOME": str(tmp_path)})
+    hf = HoldfastSync(
+        project, data=blocked / "data", database=STORES.unreachable(), environment={"HOME": str(tmp_path)}
+    )
     with pytest.raises(StorageUnavailable), hf:
         pass
 

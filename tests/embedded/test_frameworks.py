@@ -18,6 +18,7 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Mount
 from tests.plain_http import loopback_listener
+from tests.stores.stores import STORES
 from websockets.asyncio.client import connect
 
 from holdfast import ApiError, AsyncClient, ClientError, Holdfast, PromptInput
@@ -219,7 +220,11 @@ async def test_a_host_that_cannot_open_stops_the_application(framework: Framewor
     """API-402: the reason comes out, instead of an application that serves nothing."""
     blocked = project.parent / "file"
     blocked.write_text("", encoding="utf-8")
-    agent = asgi(Holdfast(project, data=blocked / "data", environment={"HOME": str(project.parent)}))
+    agent = asgi(
+        Holdfast(
+            project, data=blocked / "data", database=STORES.unreachable(), environment={"HOME": str(project.parent)}
+        )
+    )
     with pytest.raises(StorageUnavailable):
         async with agent.lifespan(framework("/agent", agent)):
             pass

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.stores.stores import on_postgres
 
 from holdfast import ActivityFailed, AssistantMessage, Done, Holdfast, HoldfastSync, PromptInput, StructuredOutputFailed
 from holdfast.schema.prompt import JsonFormat
@@ -118,7 +119,7 @@ async def test_a_scripted_host_reads_nothing_of_the_user(tmp_path: Path, monkeyp
         assert (await hf.run("hi")).session.location.directory == str(tmp_path / "project")
     assert default is not None
     assert default.provider_id == "demo"
-    assert (tmp_path / "data").is_dir()
+    assert (tmp_path / "data").is_dir() or on_postgres()
 
 
 async def test_the_fixtures(holdfast_model: ScriptedModel, holdfast_host: Holdfast) -> None:

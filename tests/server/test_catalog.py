@@ -264,6 +264,7 @@ async def test_a_sign_in_that_fails_says_so_without_the_providers_words(memory: 
 
 async def test_a_damaged_credential_file_is_unavailable_and_kept(memory: Wire, runtime: Runtime) -> None:
     """API-026: 503, and nothing is written over it."""
+    runtime.paths.data.mkdir(exist_ok=True)
     runtime.paths.credentials.write_text("{broken", encoding="utf-8")
     answer = await memory.post("/api/integration/anthropic/connect/key", {"key": "x"})
 

@@ -129,6 +129,10 @@ class Stores:
         if on_postgres():
             self.database(data / FILE).copy_to(self.database(to / FILE))
 
+    def unreachable(self) -> str | None:
+        """The address of a database that nobody serves; None where the store is a file."""
+        return "postgresql://nobody@127.0.0.1:1/none" if on_postgres() else None
+
     def statements(self) -> dict[str, str]:
         """The named statements of the store."""
         if on_postgres():

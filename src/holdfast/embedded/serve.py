@@ -316,7 +316,7 @@ def _unauthenticated() -> UnauthenticatedConnections:
 
 def _reached(host: str, port: int) -> str:
     """Where other machines reach a server that listens on this address, as far as that is known."""
-    return _url(socket.getfqdn() if host in WILDCARDS else host, port)
+    return _url(socket.gethostname() if host in WILDCARDS else host, port)
 
 
 def _url(host: str, port: int) -> str:

@@ -242,12 +242,12 @@ class InvalidFormAnswer(ApiError):
 
 
 class PtyNotFound(NotFound):
-    """No such terminal in this Location."""
+    """No such terminal in this Location; `node` is the server that has it, if another one does."""
 
     struct = wire.PtyNotFoundError
 
-    def __init__(self, pty_id: str) -> None:
-        super().__init__(f"PTY session not found: {pty_id}")
+    def __init__(self, pty_id: str, node: str | None = None) -> None:
+        super().__init__(f"PTY session not found: {pty_id}{f'. It belongs to {node}' if node else ''}")
         self.pty_id = pty_id
 
 

@@ -110,6 +110,7 @@ class App:
             locate=self._location,
             access=self._access,
             environment=pty_environment(self._pty_environment),
+            owner=self._runtime.nodes.of_tag,
         )
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -32,7 +32,7 @@ from holdfast.server.tickets import LIFETIME_SECONDS, Claim, Tickets
 from holdfast.server.types import HttpReply
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from holdfast.core.location.terminals import Terminals
     from holdfast.core.pty.ptys import Ptys
@@ -88,14 +88,16 @@ class PtyServer:
         access: Access,
         environment: PtyEnvironment = no_overlay,
         tickets: Tickets | None = None,
+        owner: Callable[[str], Awaitable[str | None]] | None = None,
     ) -> None:
         """`locate` finds a request's Location from its query and headers. `environment` is the host's part of the PTY
-        Environment; it overrides that of plugins."""
+        Environment; it overrides that of plugins. `owner` names the server that has a terminal, if another one does."""
         self._locations = locations
         self._locate = locate
         self._access = access
         self._environment = environment
         self._tickets = tickets or Tickets()
+        self._owner = owner
         self._sockets: dict[asyncio.Task[Any], _TerminalConnection] = {}
         self._closed = False
 
@@ -161,8 +163,9 @@ class PtyServer:
         async with self._locations.use(request.location) as services:
             try:
                 services.terminals.ptys.get(request.pty_id)
-            except PtyNotFound:
-                await _refuse(scope, send, HttpReply(404, b""))
+            except PtyNotFound as missing:
+                found = await self._named(missing)
+                await _refuse(scope, send, HttpReply(404, b"") if found is missing else error_reply(found.public()))
                 return
             if not self._admits(request):
                 await _refuse(scope, send, HttpReply(403, b""))
@@ -225,7 +228,15 @@ class PtyServer:
     @asynccontextmanager
     async def _ptys(self, call: ApiCall) -> AsyncIterator[Ptys]:
         async with self._services(call) as services:
-            yield services.terminals.ptys
+            try:
+                yield services.terminals.ptys
+            except PtyNotFound as missing:
+                raise await self._named(missing) from None
+
+    async def _named(self, missing: PtyNotFound) -> PtyNotFound:
+        """With the server that has the terminal, if another one does."""
+        node = await self._owner(missing.pty_id) if self._owner is not None else None
+        return PtyNotFound(missing.pty_id, node) if node is not None else missing
 
     @asynccontextmanager
     async def _services(self, call: ApiCall) -> AsyncIterator[HasTerminals]:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.database import opening
-from holdfast.core.database.errors import StorageError
+from holdfast.core.database.errors import InvalidAddress, StorageError
 from holdfast.core.database.opening import DriverMissing, open_database
-from holdfast.core.database.place import InvalidAddress, check_address, has_password, place_identity, public_place
+from holdfast.core.database.place import check_address, has_password, place_identity, public_place
 
 SECRET = "hunter2"
 

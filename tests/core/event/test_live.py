@@ -149,7 +149,7 @@ async def test_the_live_stream_begins_with_connected_and_has_heartbeats(
     """EVT-030: no replay; `server.connected` first, then everything from that moment on, deltas included; a comment
     every 15 seconds (shortened here) when nothing happens."""
     assert sse.HEARTBEAT_SECONDS == 15
-    monkeypatch.setattr(sse, "HEARTBEAT_SECONDS", 0.02)
+    monkeypatch.setattr(sse, "HEARTBEAT_SECONDS", 0.2)
     model = Patient(Turn(text=WORDS))
     async with _host(project, tmp_path, model) as host:
         before = await host.sessions.create(model=MODEL)

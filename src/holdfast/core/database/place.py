@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlencode
 
-from holdfast.core.database.errors import StorageError
+from holdfast.core.database.errors import InvalidAddress
 from holdfast.core.secret import HIDDEN, is_secret
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ Place: TypeAlias = Path | str
 
 DATABASE = "HOLDFAST_DATABASE"
 """The environment variable that names the place."""
+EXPECTED = "expected postgresql://USER@HOST:PORT/DATABASE"
 SCHEMES = ("postgresql://", "postgres://")
 SCHEME = SCHEMES[0]
 # What libpq takes from the environment where an address says nothing.
@@ -40,29 +41,21 @@ _PARTS = re.compile(r"(?P<authority>[^/?]*)(?:/(?P<database>[^?]*))?(?:\?(?P<par
 _PORTS = re.compile(r"[0-9,]*")
 
 
-class InvalidAddress(StorageError):
-    """The address of the database cannot be understood."""
-
-    def __init__(self, source: str, address: str, reason: str) -> None:
-        super().__init__(
-            f"{source}: {public_place(address)!r} is no address of a database: {reason}; "
-            "expected postgresql://USER@HOST:PORT/DATABASE"
-        )
-
-
 def is_postgres(text: str) -> bool:
     return text.startswith(SCHEMES)
 
 
 def check_address(address: str, source: str) -> str:
     """The address, if it can be understood; `source` says where it was written."""
+    reason = None
     if not is_postgres(address):
-        raise InvalidAddress(source, address, "only postgresql:// is known")
-    if re.search(r"[\x00-\x20\x7f]", address):
-        raise InvalidAddress(source, address, "it contains spaces or control characters")
-    if _userinfo_is_ambiguous(address.partition("://")[2]):
+        reason = "only postgresql:// is known"
+    elif re.search(r"[\x00-\x20\x7f]", address):
+        reason = "it contains spaces or control characters"
+    elif _userinfo_is_ambiguous(address.partition("://")[2]):
         reason = "characters like / ? @ in a password must be written as %2F %3F %40"
-        raise InvalidAddress(source, address, reason)
+    if reason is not None:
+        raise InvalidAddress(f"{source}: {public_place(address)!r} is no address of a database: {reason}; {EXPECTED}")
     return address
 
 

@@ -62,6 +62,7 @@ from holdfast.core.runner.runner import Runner
 from holdfast.core.runner.services import LocationState, ModelServices, PeopleRequests, RunnerServices, ToolServices
 from holdfast.core.scope import Scope
 from holdfast.core.session.ancestors import Ancestors
+from holdfast.core.session.nodes import node_tag
 from holdfast.core.snapshot.snapshot import Snapshots
 from holdfast.core.state import Batches, Phase
 from holdfast.core.tool.authorization import PermissionAuthorizer
@@ -368,4 +369,6 @@ def _ptys(process: ProcessServices, location: Location, config: LiveConfig) -> P
         host.before_start()
     announce = partial(_announce, process, location)
     settings = remembered(config, pty_settings)
-    return Ptys(location, host.environment, ids=process.sessions.ids, announce=announce, settings=settings)
+    sessions = process.sessions
+    tag = node_tag(sessions.ownership.id)
+    return Ptys(location, host.environment, ids=sessions.ids, announce=announce, settings=settings, tag=tag)

@@ -48,11 +48,13 @@ class Ptys:
         ids: Ids,
         announce: Callable[[Record], None],
         settings: Callable[[], PtySettings] = PtySettings,
+        tag: str = "",
     ) -> None:
-        """`environment` is the runtime's own; `settings` is called at each creation."""
+        """`environment` is the runtime's own; `settings` is called at each creation. Ids end with `tag`."""
         self._location = location
         self._environment = environment
         self._ids = ids
+        self._tag = tag
         self._announce = announce
         self._settings = settings
         self._terminals: dict[str, Terminal] = {}
@@ -84,7 +86,8 @@ class Ptys:
         if not args and name_of(command) in LOGIN:
             args = ("-l",)
         environment = {**self._inherited(settings), "PWD": directory, **(env or {}), **FORCED}
-        id = self._ids.of("pty")
+        made = self._ids.of("pty")
+        id = made[: len(made) - len(self._tag)] + self._tag
         info = Pty(
             id=id,
             title=title or f"Terminal {id[-4:]}",

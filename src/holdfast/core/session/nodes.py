@@ -117,6 +117,13 @@ class Nodes:
         """The nodes that live, this one included."""
         return [owner for owner in await self.all() if owner.serves and self.lives(owner)]
 
+    async def of_tag(self, id: str) -> str | None:
+        """The name and address of the other node that made an id with its tag, if it lives."""
+        for node in await self.living():
+            if node.id != self.id and id.endswith(node_tag(node.id)):
+                return f"the server {node.name} at {node.address}" if node.address else f"the server {node.name}"
+        return None
+
     def ended(self, owner: Owner) -> bool:
         """Whether the process is dead."""
         return owner.id != self.id and not self._liveness.lives(owner.id, owner.locked)
@@ -158,6 +165,11 @@ class Nodes:
         while True:
             await asyncio.sleep(IDLE_BEAT_SECONDS)
             self._database.submit(Unit(self.id, local=(self._report(),)))
+
+
+def node_tag(node_id: str) -> str:
+    """How the ids of what lives in the memory of one process end, so that others can tell whose it is."""
+    return blake2b(node_id.encode(), digest_size=3).hexdigest()
 
 
 def rank(node_id: str, node_ids: Collection[str], session_id: str) -> int:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import asdict
 
-from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Fence, Statement, Unit
 from holdfast.core.session.errors import LeaseLost
 from holdfast.schema.frozen import Frozen
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     from holdfast.schema.location import Location
     from holdfast.schema.record import Record
 
+LEAVE_SECONDS = 10.0
+"""How long a process that ends waits for a database that is away."""
 BEAT_SECONDS = 2.0
 EXPIRY_SECONDS = 30.0
 LOOK_SECONDS = 0.05
@@ -276,10 +277,10 @@ class Ownership:
         if self._holding:
             key = {"id": self.id}
             removal = tuple(Statement(name, key) for name in ("owner.drop_leases", "control.forget", "owner.forget"))
-            try:
-                await self._database.submit(Unit(self.id, local=removal))
-            except StorageError:
-                log.debug("could not remove the owner row; peers see the released lock", exc_info=True)
+            removed = self._database.submit(Unit(self.id, local=removal))
+            await asyncio.wait({removed}, timeout=LEAVE_SECONDS)
+            if not removed.done() or removed.exception() is not None:
+                log.debug("could not remove the owner row; peers see the released lock")
             await self._liveness.release(self.id)
             self._holding = False
 
