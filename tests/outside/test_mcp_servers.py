@@ -268,7 +268,7 @@ async def test_what_a_server_offers_in_another_directory_is_not_taken_over(world
     places = {name: Location(directory=str(tmp_path / name)) for name in ("one", "two")}
     for number, (name, place) in enumerate(places.items(), 1):
         Peer(tmp_path / name, name, *(tool(f"t{n}") for n in range(number)))
-        async with world.host() as hf:
+        async with world.host(trust=True) as hf:
             await hf.mcp.connect("s", location=place)
     async with world.host() as hf:
         found = {name: (await hf.mcp.list(location=place)).data for name, place in places.items()}
@@ -345,7 +345,7 @@ async def test_a_local_server_gets_the_declared_environment_only(world: World) -
     (world.project / "sub").mkdir()
     world.environment |= {"CANARY_TOKEN": "tweet", "OPENAI_API_KEY": "sk-secret", "LANG": "C.UTF-8"}
     configure(world, s=scripted(environment={"DECLARED": "yes"}, cwd="sub"))
-    async with world.host() as hf:
+    async with world.host(trust=True) as hf:
         found = json.loads(await text_of_call(hf, "s", "environment"))
     variables = found["variables"]
     assert (variables["DECLARED"], variables["LANG"], variables["HOME"]) == ("yes", "C.UTF-8", str(world.home))

@@ -130,7 +130,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         callable_agents = CallableAgents(
             agents, sessions.store.ancestors, authorities, remembered(config, subagent_settings)
         )
-        mcp = open_mcp(process, location, config, catalog, agents, processes, forms, scope)
+        mcp = open_mcp(process, location, project, config, catalog, agents, processes, forms, scope)
         mcp_tools = open_mcp_tools(mcp.servers, config, agents, authorizer, lambda: tools.names, scope)
         context = open_location_context(
             process, location, project, config, contributions, processes, callable_agents, mcp_tools, scope, batches

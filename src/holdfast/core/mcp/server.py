@@ -15,6 +15,7 @@ import random
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
+from holdfast.core.config.schema import LocalServer
 from holdfast.core.mcp.errors import ServerUnavailable
 from holdfast.core.mcp.server_handlers import ServerHandlers
 from holdfast.core.mcp.server_log import ServerLog, log_path
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from holdfast.core.mcp.refreshing import ManifestRefresh
     from holdfast.core.mcp.seam import KnownServer
     from holdfast.core.mcp.server_host import ServerHost
+    from holdfast.core.mcp.start_places import StartPlace
     from holdfast.mcp.client import Client
 
 State = Literal["configured", "known", "starting", "connected", "failed", "needs_auth", "disabled"]
@@ -96,6 +98,12 @@ class Server:
     @property
     def status(self) -> ServerState:
         return self._status
+
+    @property
+    def place(self) -> StartPlace | None:
+        """Where it starts, if it is a local one."""
+        config = self.configured.config
+        return self._host.places.of(self.configured, config) if isinstance(config, LocalServer) else None
 
     @property
     def connected(self) -> bool:

@@ -43,6 +43,7 @@ class LocationServers:
         self.sampler: Callable[[], Sampler | None] = lambda: None
         """What gives servers answers of a model. Set before a server is started."""
         self._configured: Mapping[str, ConfiguredServer] = {}
+        self._directory_trusted = False
         self._added: dict[str, ConfiguredServer] = {}
         self._removed: set[str] = set()
         self._switched: dict[str, bool] = {}
@@ -70,7 +71,10 @@ class LocationServers:
     def wanted(self) -> dict[str, ConfiguredServer]:
         """What there should be, by name: the configured servers and what was added, without what was removed."""
         kept = {name: server for name, server in self._configured.items() if name not in self._removed}
-        return {**kept, **self._added}
+        return {
+            name: server.replace(in_project=server.of_project or self._directory_trusted) if server.local else server
+            for name, server in {**kept, **self._added}.items()
+        }
 
     def all(self) -> tuple[Server, ...]:
         """Sorted by name."""
@@ -83,9 +87,11 @@ class LocationServers:
             raise McpServerNotFound(name)
         return found
 
-    def use(self, configured: Mapping[str, ConfiguredServer]) -> None:
-        """From now on these are the configured servers. Those that have not changed stay connected."""
+    def use(self, configured: Mapping[str, ConfiguredServer], directory_trusted: bool) -> None:
+        """From now on these are the configured servers. Those that have not changed stay connected.
+        `directory_trusted`: whether servers that are not the project's own may start in its directory."""
         self._configured = configured
+        self._directory_trusted = directory_trusted
         self._apply()
 
     async def open(self) -> None:
