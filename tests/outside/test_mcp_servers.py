@@ -200,6 +200,22 @@ async def test_a_tool_that_fails_is_a_result(world: World) -> None:
         assert (result.is_error, result.content) == (True, ({"type": "text", "text": "it did not work"},))
 
 
+async def test_arguments_that_do_not_fit_are_not_sent(world: World) -> None:
+    """API-641: the reason names what is wrong; what the server offers now counts, not what is stored."""
+    peer = Peer(world.home / "peer", "s", tool("add", a={"type": "integer"}))
+    configure(world, s=peer.config)
+    async with world.host() as hf:
+        for wrong in ({"a": "one"}, {}):
+            with pytest.raises(InvalidRequest, match=r"Invalid tool input: .*\ba\b") as refused:
+                await hf.mcp.call("s", tool="add", arguments=wrong)
+            assert refused.value.field == "arguments"
+        assert peer.heard() == []
+        assert await text_of_call(hf, "s", "add", a=1) == 'add {"a": 1}'
+    peer.says(tools=[tool("add", a={"type": "string"})])
+    async with world.host() as hf:
+        assert await text_of_call(hf, "s", "add", a="one") == 'add {"a": "one"}'
+
+
 async def test_a_call_outside_of_a_session_asks_nobody(world: World) -> None:
     """MCP-159: a question is cancelled; the roots are the Location."""
     configure(world, s=scripted())
