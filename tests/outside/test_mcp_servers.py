@@ -118,6 +118,22 @@ async def test_a_hung_server_delays_nothing(world: World) -> None:
     assert time.monotonic() - began < 5
 
 
+async def test_only_a_few_servers_start_at_once_and_a_call_goes_ahead(world: World, tmp_path: Path) -> None:
+    """MCP-366: of thirty servers eight are started in the background at a time."""
+    starts = tmp_path / "starts"
+    configure(world, **{f"s{n:02}": scripted("hang", f"count={starts}") for n in range(29)}, z=scripted())
+    async with world.host() as hf:
+        async with asyncio.timeout(PATIENCE):
+            await hf.mcp.list()  # opens the Location
+            while len(lines(starts)) < 8:  # noqa: ASYNC110 - other processes write it
+                await asyncio.sleep(0.005)
+        assert (await server_of(hf, "z")).state == "configured"
+        assert await text_of_call(hf, "z", "echo", text="now") == "now"
+        states = [found.state for found in (await hf.mcp.list()).data]
+        assert (states.count("starting"), states.count("configured"), states.count("connected")) == (8, 21, 1)
+        assert len(lines(starts)) == 8
+
+
 async def test_one_who_gives_up_waiting_leaves_the_others_waiting(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

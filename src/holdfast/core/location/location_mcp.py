@@ -103,7 +103,7 @@ def open_mcp(
 
     people = Lazy(make_people)
     authorizations = Lazy(make_authorizations)
-    servers = LocationServers(host, changed)
+    servers = LocationServers(host, process.tools.mcp_starts, changed)
     catalog.integrations.extend(configure)
     servers.use(_configured(config.current), config.current.directory_trusted)
     config.follow(lambda new: partial(servers.use, _configured(new), new.directory_trusted), scope)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
+    from holdfast.core.mcp.background_starts import BackgroundStarts
     from holdfast.core.mcp.configured_servers import ConfiguredServer
     from holdfast.core.mcp.refreshing import ManifestRefresh
     from holdfast.core.mcp.seam import KnownServer
@@ -62,7 +63,13 @@ class ServerState(Frozen):
 
 class Server:
     def __init__(
-        self, configured: ConfiguredServer, host: ServerHost, known_changed: Callable[[], None], *, enabled: bool
+        self,
+        configured: ConfiguredServer,
+        host: ServerHost,
+        starts: BackgroundStarts,
+        known_changed: Callable[[], None],
+        *,
+        enabled: bool,
     ) -> None:
         """`known_changed` is called when what is known of the server has changed."""
         self.configured = configured
@@ -73,6 +80,7 @@ class Server:
         """What was left out of the manifest."""
         self.handlers = ServerHandlers(configured.name, host, self.log, self._announced)
         self._host = host
+        self._starts = starts
         self._known_changed = known_changed
         self._client: Client | None = None
         self._version: str | None = None
@@ -87,6 +95,9 @@ class Server:
         self._failed_at = 0.0
         self._not_before = 0.0
         self._hurried = asyncio.Event()
+        """Ends the wait after a failure."""
+        self._wanted = asyncio.Event()
+        """Somebody waits for the start that is under way."""
         self._connected_at = 0.0
         self._closed = False
         self._status = ServerState("disabled" if not self.enabled else "configured", host.clock.now())
@@ -137,10 +148,10 @@ class Server:
         self._failures, self._not_before = 0, 0.0
         await self.learn()
 
-    async def learn(self) -> None:
+    async def learn(self, *, unasked: bool = False) -> None:
         """Start the server if needed. Returns when what it offers is known or it has failed."""
         try:
-            await self.client()
+            await self.client(unasked=unasked)
             if self._refresh is not None:
                 await asyncio.shield(self._refresh.first)  # others may wait for it, too
         except (McpError, ServerUnavailable):
@@ -166,8 +177,8 @@ class Server:
     # -- connection ------------------------------------------------------------------------------------------------
 
     async def client(self, *, unasked: bool = False) -> Client:
-        """The connection, made if there is none. `unasked` is for the background, which can wait longer after failures.
-        Raises NeedsAuthorization and ServerUnavailable."""
+        """The connection, made if there is none. `unasked` is for the background, which can wait longer after failures,
+        and waits for the starts of other servers. Raises NeedsAuthorization and ServerUnavailable."""
         if self._client is not None and self._client.end is None:
             return self._client
         if not self.enabled:
@@ -177,7 +188,10 @@ class Server:
         if not unasked:
             self._not_before = min(self._not_before, self._failed_at + LONGEST_CALL_DELAY)
             self._hurried.set()
+            self._wanted.set()
         if self._starting is None:
+            if unasked:
+                self._wanted.clear()
             self._starting = self._run(self._start())
             self._starting.add_done_callback(self._started)
         starting = self._starting
@@ -204,6 +218,10 @@ class Server:
 
     async def _start(self) -> Client:
         await self._wait_after_failure()
+        async with self._starts.turn(self._wanted):
+            return await self._connect()
+
+    async def _connect(self) -> Client:
         self._set("starting")
         from holdfast.core.mcp.connecting import open_client
         from holdfast.core.mcp.refreshing import ManifestRefresh

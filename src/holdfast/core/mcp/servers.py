@@ -14,6 +14,7 @@ from holdfast.schema.mcp import McpStatusChanged
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 
+    from holdfast.core.mcp.background_starts import BackgroundStarts
     from holdfast.core.mcp.configured_servers import ConfiguredServer
     from holdfast.core.mcp.seam import CallFor, KnownServer, Manifest, Sampler
     from holdfast.core.mcp.server import Server
@@ -35,9 +36,10 @@ LEARN_SECONDS = 15.0
 class LocationServers:
     """A `seam.Servers`."""
 
-    def __init__(self, host: Callable[[], ServerHost], changed: Callable[[], None]) -> None:
+    def __init__(self, host: Callable[[], ServerHost], starts: BackgroundStarts, changed: Callable[[], None]) -> None:
         """`host` is made with the first server. `changed` is called when there are other servers than before."""
         self._make_host = host
+        self._starts = starts
         self._changed = changed
         self._made_host: ServerHost | None = None
         self.sampler: Callable[[], Sampler | None] = lambda: None
@@ -179,7 +181,7 @@ class LocationServers:
         if unknown:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LEARN_SECONDS):
-                    await asyncio.gather(*(server.learn() for server in unknown))
+                    await asyncio.gather(*(server.learn(unasked=names is None) for server in unknown))
         return any(server.known is not None for server in unknown)
 
     async def manifest(self, hash: str) -> Manifest | None:
@@ -272,7 +274,9 @@ class LocationServers:
         from holdfast.core.mcp.server import Server
 
         enabled = self._switched.get(configured.name, not configured.disabled)
-        made = self._servers[configured.name] = Server(configured, self._host, self._forget_known, enabled=enabled)
+        made = self._servers[configured.name] = Server(
+            configured, self._host, self._starts, self._forget_known, enabled=enabled
+        )
         return made
 
     async def _begin(self, servers: Iterable[Server]) -> None:

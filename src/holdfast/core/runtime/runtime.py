@@ -32,6 +32,7 @@ from holdfast.core.location.process_services import (
 )
 from holdfast.core.location.service_map import ServiceMap
 from holdfast.core.location.settings import image_limits, session_settings
+from holdfast.core.mcp.background_starts import BackgroundStarts
 from holdfast.core.process.git import Git
 from holdfast.core.process.protection import ProcessProtection
 from holdfast.core.process.sandbox.backends import Backends
@@ -240,7 +241,13 @@ class Runtime:
             providers=ProviderServices(self.models, self.credentials, self._transport),
             context=ContextServices(FileCache(), remote, skills, self.application_context),
             tools=SharedTools(
-                self.application_tools, self.outputs, self.todos, tasks, isolation, Backends(self._environment)
+                self.application_tools,
+                self.outputs,
+                self.todos,
+                tasks,
+                isolation,
+                Backends(self._environment),
+                BackgroundStarts(),
             ),
             wakeups=wakeups,
             authority_at=self._authority_at,
