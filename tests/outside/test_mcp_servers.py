@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import signal
 import stat
 import subprocess
@@ -453,6 +454,23 @@ async def test_what_a_server_writes_is_in_its_log_without_secrets(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert secret not in file.read_text(encoding="utf-8") + caplog.text
+
+
+async def test_logs_of_servers_that_are_gone_are_removed(world: World) -> None:
+    """MCP-367: after thirty days without a line."""
+    configure(world, gone=scripted(), s=scripted())
+    async with world.host() as hf:
+        await until(hf, "gone", "connected")
+        await until(hf, "s", "connected")
+    files = {file.name.partition("-")[0]: file for file in (world.data / "mcp").iterdir()}
+    before = time.time() - 31 * 24 * 3600
+    os.utime(files["gone"], (before, before))
+    configure(world, s=scripted())
+    async with world.host() as hf:
+        async with asyncio.timeout(PATIENCE):
+            while files["gone"].exists():  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.005)
+        assert (await hf.mcp.log("s")).data.text
 
 
 async def test_ten_thousand_tools_are_cut_at_a_named_limit(world: World) -> None:

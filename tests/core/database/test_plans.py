@@ -16,6 +16,8 @@ FEW = {
     "event.aggregates": "all of them are asked for",
     "form.open_of_integration": "only open requests are in the index",
     "inbox.lost_wakes": "only pending inputs have a row",
+    "mcp.forget_servers": "each server in use has a row for each directory, and old ones are removed",
+    "mcp.leftovers": "each server in use has a row for each directory, and old ones are removed",
     "request.open_of_tree": "only open requests are in the index",
     "request.owned": "only open requests are in the index",
     "session.list_asc": "in the order of the index, up to the limit",

@@ -8,6 +8,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.core.database.errors import StorageError
 from holdfast.schema.exceptions import McpServerNotFound
 from holdfast.schema.mcp import McpStatusChanged
 
@@ -29,6 +30,7 @@ T = TypeVar("T")
 UNASKED_SECONDS = 0.25
 """How long a Location is open before servers are started that nobody has called: a command that only looks at
 something ends before that."""
+TOUCH_SECONDS = 12 * 3600.0
 LEARN_SECONDS = 15.0
 """How long a model waits for tools of servers that have never said what they offer."""
 
@@ -55,6 +57,7 @@ class LocationServers:
         self._opened = False
         self._closed = False
         self._unasked: asyncio.TimerHandle | None = None
+        self._touching: asyncio.Task[None] | None = None
         self._work: set[asyncio.Task[None]] = set()
 
     # -- which servers there are -----------------------------------------------------------------------------------
@@ -102,6 +105,7 @@ class LocationServers:
         servers = tuple(self._servers.values())
         await self._read_known(servers)
         if servers:
+            self._touch_daily()
             self._unasked = asyncio.get_running_loop().call_later(UNASKED_SECONDS, _keep, servers)
 
     def add(self, server: ConfiguredServer) -> None:
@@ -138,6 +142,9 @@ class LocationServers:
         self._closed = True
         if self._unasked is not None:
             self._unasked.cancel()
+        if self._touching is not None:
+            self._touching.cancel()
+            await asyncio.wait({self._touching})
         servers, self._servers, self._known = tuple(self._servers.values()), {}, ()
         if servers:
             await asyncio.gather(*(server.close() for server in servers))
@@ -281,6 +288,7 @@ class LocationServers:
 
     async def _begin(self, servers: Iterable[Server]) -> None:
         await self._read_known(servers)
+        self._touch_daily()
         _keep(servers)
 
     async def _read_known(self, servers: Iterable[Server]) -> None:
@@ -289,6 +297,16 @@ class LocationServers:
             if not server.connected:  # otherwise it was read in the meantime
                 server.begin(stored)
                 self._known = None
+
+    def _touch_daily(self) -> None:
+        if self._touching is None and not self._closed:
+            self._touching = asyncio.create_task(self._touch())
+
+    async def _touch(self) -> None:
+        while True:
+            with suppress(StorageError):
+                await self._host.manifests.touch([server.configured for server in self._servers.values()])
+            await asyncio.sleep(TOUCH_SECONDS)
 
     def _forget_known(self) -> None:
         self._known = None
