@@ -147,6 +147,40 @@ async def test_each_answer_is_a_turn_of_the_budget(world: World, helper: Content
         assert (await hf.sessions.usage(session.id)).own.turns == 2
 
 
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("status", [200, 400])
+async def test_an_answer_that_breaks_off_is_counted(world: World, helper: ContentPeer, status: int, told: bool) -> None:
+    """MCP-311: as a turn, with what is known of its usage."""
+    servers(world, helper, **ALLOWED, provider={"mock": world.provider(cost={"input": 1, "output": 2})})
+    chunk = {"choices": [{"delta": {"content": "Bl"}}], **({"usage": USAGE} if told else {})}
+    broken = Turn(status=status, raw=f"data: {json.dumps(chunk)}\n\n".encode())
+    async with world.host() as hf:
+        await known(hf, helper)
+        session = await hf.sessions.create()
+        world.model.plays(CALL, broken, Turn(text="done"))
+        await ask(hf, session, "go")
+        used = (await hf.sessions.usage(session.id)).own
+        assert (used.turns, used.cost > 0.001) == (3, told and status == 200)
+        assert await hf.verify() == []
+    assert helper.heard("answered") == [{"code": -32603, "message": "The model gave no answer"}]
+
+
+async def test_an_answer_that_nobody_waits_for_is_counted(world: World, helper: ContentPeer) -> None:
+    """MCP-311: an interruption ends the request to the model, too."""
+    async with world.host() as hf:
+        await known(hf, helper)
+        session = await hf.sessions.create()
+        hanging = Turn(text="Bl", end=asyncio.Event())
+        world.model.plays(CALL, hanging)
+        await hf.sessions.prompt(session.id, text="go")
+        async with asyncio.timeout(PATIENCE):
+            while len(world.model.requests) < 2:  # noqa: ASYNC110 - another process asks
+                await asyncio.sleep(0.005)
+            await hf.sessions.interrupt(session.id)
+        assert (await hf.sessions.usage(session.id)).own.turns == 2
+        assert await hf.verify() == []
+
+
 async def test_a_failing_model_is_told_without_its_details(world: World, helper: ContentPeer) -> None:
     """MCP-312"""
     servers(world, helper, **ALLOWED, holdfast={"titles": False, "retry": {"total_seconds": 0}})
