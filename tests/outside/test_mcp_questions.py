@@ -508,6 +508,28 @@ async def test_who_gives_up_a_sign_in_fails_the_call(world: World, remote: Remot
     assert remote.called == []
 
 
+async def test_a_running_host_goes_on_with_the_call_of_a_process_that_died(
+    holdfast: Machine, serve: Serve, model: Model, remote: Remote
+) -> None:
+    """MCP-260: the host was there before the form, and a process that only signs in stores the credential."""
+    configure(holdfast, model, remote.config)
+    other = await asyncio.to_thread(serve)
+    data, environment = holdfast.data, holdfast.environment
+    async with Holdfast(holdfast.project, data=data, environment=environment) as running:
+        await running.sessions.list()
+        async with connect(other.url, environment=holdfast.environment) as client:
+            session, form = await refused_call(client, remote, model)
+        other.process.kill()
+        finish(other.process)
+        async with Holdfast(holdfast.project, data=data, environment=environment, recover=False) as program:
+            await sign_in(program, remote)
+        await model.asked(2)
+        await running.sessions.wait(session.id)
+        assert (await running.forms.state(session.id, form_id=form.id)).status == "answered"
+        assert text_of(await newest(running, session)) == "done"
+    assert remote.called == [{"item": "hat"}]
+
+
 @pytest.mark.parametrize("when", ["after", "before", "elsewhere"])
 async def test_a_missing_sign_in_survives_kill_9(
     holdfast: Machine, serve: Serve, model: Model, remote: Remote, when: str
