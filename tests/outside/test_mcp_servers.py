@@ -186,8 +186,8 @@ async def test_a_server_that_dies_in_a_call_tells_why_and_is_started_again(world
 
 async def test_a_call_does_not_wait_as_long_as_the_background(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """MCP-157: the next start without a call would come after a minute."""
-    monkeypatch.setattr("holdfast.core.mcp.server.FIRST_DELAY", 120.0)
-    monkeypatch.setattr("holdfast.core.mcp.server.LONGEST_CALL_DELAY", 0.05)
+    monkeypatch.setattr("holdfast.core.mcp.start_delay.FIRST_DELAY", 120.0)
+    monkeypatch.setattr("holdfast.core.mcp.start_delay.LONGEST_CALL_DELAY", 0.05)
     broken = world.home / "broken"
     broken.touch()
     configure(world, s=scripted(f"die={broken}"))
@@ -199,7 +199,7 @@ async def test_a_call_does_not_wait_as_long_as_the_background(world: World, monk
 
 async def test_an_eager_server_that_ends_is_connected_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """MCP-157: also if nobody calls it."""
-    monkeypatch.setattr("holdfast.core.mcp.server.FIRST_DELAY", 0.01)
+    monkeypatch.setattr("holdfast.core.mcp.start_delay.FIRST_DELAY", 0.01)
     configure(world, s=scripted(eager=True))
     async with world.host() as hf:
         before = await until(hf, "s", "connected")
