@@ -31,6 +31,7 @@ UNASKED_SECONDS = 0.25
 """How long a Location is open before servers are started that nobody has called: a command that only looks at
 something ends before that."""
 TOUCH_SECONDS = 12 * 3600.0
+"""How often it is noted that the servers are still in use."""
 LEARN_SECONDS = 15.0
 """How long a model waits for tools of servers that have never said what they offer."""
 
