@@ -15,6 +15,7 @@ import pytest
 import uvicorn
 from hypothesis import HealthCheck, settings
 from tests.database_template import DatabaseTemplate
+from tests.unsynced import leave_out_syncs, sync_commits
 
 from holdfast.core.clock import Ids
 from holdfast.core.database.database import SqliteDatabase
@@ -52,6 +53,19 @@ def _new_databases_are_copies(tmp_path_factory: pytest.TempPathFactory) -> Itera
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("holdfast.core.database.database.prepare", template.prepare)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_waits_for_the_disk() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        leave_out_syncs(patch)
+        yield
+
+
+@pytest.fixture
+def synced_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite syncs, as in the product."""
+    sync_commits(monkeypatch)
 
 
 def pytest_sessionstart() -> None:
