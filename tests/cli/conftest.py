@@ -26,6 +26,7 @@ from tests.forked_process import ForkedProcess, can_fork
 
 from holdfast import Holdfast
 from holdfast.cli.main import cli
+from holdfast.client.discovery import running_servers
 from holdfast.schema.session import Session
 from holdfast.schema.session_message import SessionMessage
 
@@ -138,6 +139,7 @@ class Machine:
             if process.poll() is None:
                 process.kill()
             process.communicate()
+        running_servers(self.environment)  # removes what a killed server left in the directory for temporary files
 
     def __call__(self, *arguments: str | bytes, **environment: str) -> Ran:
         return finish(self.start(*arguments, **environment))
@@ -261,8 +263,9 @@ def finish(process: subprocess.Popen[str], timeout: float = PATIENCE) -> Ran:
 
 @pytest.fixture
 def holdfast(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Machine]:
-    """A module with `MACHINE = NearMachine` has its commands run in this process."""
-    machine: Machine = getattr(request.module, "MACHINE", Machine)(tmp_path)
+    """A module with `MACHINE = NearMachine` has its commands run in this process. Proofs start real processes."""
+    usual = ColdMachine if request.node.get_closest_marker("prove") else Machine
+    machine: Machine = getattr(request.module, "MACHINE", usual)(tmp_path)
     yield machine
     machine.clean_up()
 
