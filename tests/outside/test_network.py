@@ -329,7 +329,7 @@ def test_the_password_is_not_sent_to_a_program_on_the_port_of_a_killed_server(ho
 
 
 def test_killed_servers_leave_no_directories_for_temporary_files(holdfast: Machine, serve: Serve) -> None:
-    """API-415: where the path of a socket would be too long. The next command that looks for a server removes what it left."""
+    """API-415: where the path of a socket would be too long. The next command that looks for a server removes them."""
     holdfast.environment["XDG_STATE_HOME"] = str(holdfast.home / ("long" * 30))
     server = serve("--no-auth")
     registration = next((Path(holdfast.environment["XDG_STATE_HOME"]) / "holdfast" / "servers").glob("*.json"))
