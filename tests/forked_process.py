@@ -22,7 +22,8 @@ READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TZ")
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:
-    return not any(name.startswith(READ_AT_START) for name in environment)
+    """Not where libraries of the system do not survive it, nor where the environment is for the interpreter."""
+    return sys.platform == "linux" and not any(name.startswith(READ_AT_START) for name in environment)
 
 
 class ForkServer:
@@ -61,6 +62,7 @@ class ForkedProcess(subprocess.Popen[str]):
 
     def __init__(self, arguments: Sequence[str | bytes], *, terminal: bool = False, **options: Any) -> None:
         self._terminal = terminal
+        self._reported = False
         super().__init__(arguments, text=True, start_new_session=terminal, **options)
 
     def _execute_child(self, *given: Any) -> None:
@@ -82,7 +84,17 @@ class ForkedProcess(subprocess.Popen[str]):
         self._close_pipe_fds(*(options[name] for name in pipes))  # type: ignore[attr-defined]
 
     def _internal_poll(self, _deadstate: int | None = None) -> int | None:
-        return super()._internal_poll(_deadstate, lambda _, flags: self._try_wait(flags))  # type: ignore[misc, no-any-return]
+        lock: threading.Lock = self._waitpid_lock  # type: ignore[attr-defined]
+        if not lock.acquire(blocking=False):
+            return None  # another thread waits
+        try:
+            if not self._reported:
+                pid, status = self._try_wait(os.WNOHANG)
+                if pid:
+                    self._handle_exitstatus(status)  # type: ignore[attr-defined]
+            return self.returncode
+        finally:
+            lock.release()
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
         ready, _, _ = select.select([self._report], [], [], 0 if wait_flags == os.WNOHANG else None)
@@ -90,6 +102,7 @@ class ForkedProcess(subprocess.Popen[str]):
             return 0, 0
         status = self._read_report()
         os.close(self._report)
+        self._reported = True
         return self.pid, status
 
     def _read_report(self) -> int:

@@ -401,8 +401,8 @@ def test_a_signal_ends_it_whatever_its_connections_do(holdfast: Machine, serve: 
         ran = finish(server.process)
         took = time.monotonic() - began
 
-    assert ran.code == 0
-    assert took < 5
+    assert ran.code == 0, "it did not have to be ended after 4.5 s"
+    assert took < 20  # a busy machine may need seconds for the rest
 
 
 # -- what the command line shows of it ---------------------------------------------------------------------------
