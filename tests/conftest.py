@@ -16,8 +16,10 @@ import pytest
 import uvicorn
 from hypothesis import HealthCheck, settings
 from tests.database_template import DatabaseTemplate
+from tests.forked_process import fork_server
 from tests.stores.server import mark_run
 from tests.stores.stores import SQLITE, STORES, OpenedDatabase, chosen_store, installed
+from tests.unsynced import leave_out_syncs, sync_commits
 
 from holdfast.core.clock import Ids
 from holdfast.core.event.log import EventLog
@@ -99,10 +101,28 @@ def _new_databases_are_copies(tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_waits_for_the_disk() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        leave_out_syncs(patch.setattr)
+        yield
+
+
+@pytest.fixture
+def synced_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite syncs, as in the product."""
+    sync_commits(monkeypatch.setattr)
+
+
 def pytest_sessionstart() -> None:
     """Processes would inherit from `nohup make test` that SIGHUP is ignored."""
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_unconfigure() -> None:
+    if fork_server.cache_info().currsize:
+        fork_server().close()
 
 
 @pytest.hookimpl(wrapper=True)

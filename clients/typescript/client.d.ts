@@ -582,6 +582,7 @@ export interface ConfigSource {
   readonly trusted: boolean
   readonly digest: string
   readonly wants: readonly string[]
+  readonly directory?: boolean
 }
 
 export type Connection =
@@ -1006,6 +1007,8 @@ export interface McpServer {
   readonly tools?: number
   readonly version?: string
   readonly problems?: readonly string[]
+  readonly directory?: string
+  readonly directoryReason?: string
 }
 
 export type McpStatus =

@@ -15,6 +15,7 @@ import pytest
 from tests.acceptance.conftest import npm_package
 from tests.mcp.local_process import LocalProcess
 
+from holdfast import Holdfast
 from holdfast.mcp.capabilities import Implementation
 from holdfast.mcp.client import Client
 from holdfast.mcp.connect import connect_http, connect_stdio
@@ -148,3 +149,24 @@ async def test_memory(node: str) -> None:
         graph = await client.call_tool("read_graph", {})
         assert isinstance(graph, ToolResult)
         assert set(graph.structured) == {"entities", "relations"}
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_npx_runs_no_package_of_an_untrusted_project(node: str, tmp_path: Path, trusted: bool) -> None:
+    """MCP-360: it prefers what lies in `node_modules` of the directory that it starts in, and of those above."""
+    project, home = tmp_path / "project", tmp_path / "home"
+    planted = project / "node_modules" / ".bin" / "holdfast-planted"
+    planted.parent.mkdir(parents=True)
+    home.mkdir()
+    (project / "package.json").write_text('{"name": "p", "version": "1.0.0"}')
+    planted.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    planted.chmod(0o755)
+    offline = {"npm_config_offline": "true"}
+    server = {"type": "local", "command": ["npx", "-y", "holdfast-planted"], "environment": offline}
+    environment = {"PATH": f"{Path(node).parent}:{os.environ['PATH']}", "HOME": str(home)}
+    async with Holdfast(
+        project, data=tmp_path / "data", environment=environment, config={"mcp": {"s": server}}, trust=trusted
+    ) as hf:
+        await hf.mcp.connect("s")
+        assert [found.state for found in (await hf.mcp.list()).data] == ["failed"]
+    assert (tmp_path / "ran").exists() == trusted

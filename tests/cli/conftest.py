@@ -22,9 +22,11 @@ from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner
+from tests.forked_process import ForkedProcess, can_fork
 
 from holdfast import Holdfast
 from holdfast.cli.main import cli
+from holdfast.client.discovery import running_servers
 from holdfast.schema.session import Session
 from holdfast.schema.session_message import SessionMessage
 
@@ -54,6 +56,8 @@ class Ran(NamedTuple):
 
 
 class Machine:
+    """Its `holdfast` processes are forked from one that has imported everything."""
+
     def __init__(self, home: Path) -> None:
         self.home = home
         self.project = home / "project"
@@ -94,17 +98,24 @@ class Machine:
         self.configure_user(model="mock/m", provider={"mock": provider}, holdfast=own)
 
     def start(self, *arguments: str | bytes, **environment: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [*self.started_by, HOLDFAST, *arguments],
-            cwd=self.project,
-            env={**self.environment, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        environment = {**self.environment, **environment}
+        process = self._process(*arguments, environment=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self._started.append(process)
         return process
+
+    def _process(
+        self, *arguments: str | bytes, environment: dict[str, str], terminal: bool = False, **streams: int
+    ) -> subprocess.Popen[str]:
+        options: dict[str, Any] = {"cwd": self.project, "env": environment, "stdout": subprocess.PIPE, **streams}
+        if not self.started_by and can_fork(environment):
+            return ForkedProcess(arguments, terminal=terminal, **options)
+        return subprocess.Popen(
+            [*self.started_by, HOLDFAST, *arguments],
+            text=True,
+            start_new_session=terminal,
+            preexec_fn=_take_terminal if terminal else None,
+            **options,
+        )
 
     def script(self, *turns: dict[str, Any]) -> None:
         """What demo/scripted does, turn by turn."""
@@ -115,16 +126,8 @@ class Machine:
     def at_terminal(self, *arguments: str, controlling: bool = False) -> Person:
         """Start with a terminal for everything but the answer. Closing a controlling one sends SIGHUP."""
         master, slave = os.openpty()
-        process = subprocess.Popen(
-            [HOLDFAST, *arguments],
-            cwd=self.project,
-            env=self.environment,
-            stdin=slave,
-            stdout=subprocess.PIPE,
-            stderr=slave,
-            text=True,
-            start_new_session=controlling,
-            preexec_fn=_take_terminal if controlling else None,
+        process = self._process(
+            *arguments, environment=self.environment, terminal=controlling, stdin=slave, stderr=slave
         )
         os.close(slave)
         self._started.append(process)
@@ -136,6 +139,7 @@ class Machine:
             if process.poll() is None:
                 process.kill()
             process.communicate()
+        running_servers(self.environment)  # removes what a killed server left in the directory for temporary files
 
     def __call__(self, *arguments: str | bytes, **environment: str) -> Ran:
         return finish(self.start(*arguments, **environment))
@@ -164,6 +168,15 @@ class Machine:
     async def _look(self, session_id: str) -> tuple[Session, list[SessionMessage]]:
         async with self.host() as hf:
             return await hf.sessions.get(session_id), await hf.sessions.context(session_id)
+
+
+class ColdMachine(Machine):
+    """Each of its processes is started as a person starts it: for tests of its start, its memory and what others see of
+    it."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home)
+        self.started_by = ["env"]
 
 
 class NearMachine(Machine):
@@ -250,8 +263,9 @@ def finish(process: subprocess.Popen[str], timeout: float = PATIENCE) -> Ran:
 
 @pytest.fixture
 def holdfast(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Machine]:
-    """A module with `MACHINE = NearMachine` has its commands run in this process."""
-    machine: Machine = getattr(request.module, "MACHINE", Machine)(tmp_path)
+    """A module with `MACHINE = NearMachine` has its commands run in this process. Proofs start real processes."""
+    usual = ColdMachine if request.node.get_closest_marker("prove") else Machine
+    machine: Machine = getattr(request.module, "MACHINE", usual)(tmp_path)
     yield machine
     machine.clean_up()
 

@@ -266,7 +266,7 @@ def test_a_socket_left_in_the_temporary_directory_is_removed(tmp_path: Path) -> 
     """API-415: nothing stays in the directory for temporary files after a crash."""
     environment = {"HOME": str(tmp_path)}
     elsewhere = tmp_path / "holdfast-server-x"
-    elsewhere.mkdir()
+    elsewhere.mkdir(mode=0o700)
     folder = servers_folder(environment)
     server = msgspec.structs.replace(described(folder, "one"), socket=str(elsewhere / "server.sock"))
     leave_behind(folder, "one", msgspec.json.encode(server))

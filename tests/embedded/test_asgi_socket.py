@@ -82,7 +82,7 @@ async def test_a_client_that_types_more_than_is_taken_waits() -> None:
     transport = AsgiTransport(application)
     socket = await transport.open_socket(ASKED)
     for _ in range(MESSAGES):
-        await asyncio.wait_for(socket.send("x"), 1)
+        await asyncio.wait_for(socket.send("x"), 10)
     typing = asyncio.ensure_future(socket.send("x"))
     done, _ = await asyncio.wait({typing}, timeout=0.05)
     assert not done

@@ -124,21 +124,6 @@ async def test_suggestions_are_asked_for_if_they_are_offered() -> None:
             await client.complete({}, "a", "b")
 
 
-async def test_changed_roots_are_announced_where_a_server_keeps_them() -> None:
-    """MCP-040"""
-
-    async def roots() -> list[Root]:
-        return []
-
-    server = ScriptedServer()
-    async with await connected(server, Handlers(roots=roots)) as client:
-        await client.roots_changed()
-        assert server.methods()[-1] == "notifications/roots/list_changed"
-    async with await stateless(stateless_server(), Handlers(roots=roots)) as client:
-        await client.roots_changed()
-        await client.ping()
-
-
 async def test_each_stateless_request_stands_for_itself() -> None:
     """MCP-005, MCP-053"""
 

@@ -170,7 +170,7 @@ async def test_requests_of_the_server_are_answered_by_handlers() -> None:
     server = ScriptedServer({"tools/call": SILENCE})
     async with await connected(server, Handlers(elicit=elicit, sample=sample, roots=roots)) as client:
         assert server.received[0]["params"]["capabilities"] == {
-            "roots": {"listChanged": True},
+            "roots": {},
             "sampling": {},
             "elicitation": {"form": {}, "url": {}},
         }

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(sys.argv[1])
+asked: dict[str, Any] = {}
+"""The calls that wait for an answer of a model, by the id of the question."""
 
 
 def said() -> dict[str, Any]:
@@ -24,7 +26,7 @@ def note(method: str, params: Any = None) -> None:
         file.write(json.dumps([method, params]) + "\n")
 
 
-def call(id: Any, params: dict[str, Any]) -> dict[str, Any] | None:
+def call(params: dict[str, Any]) -> dict[str, Any] | None:
     """The result; None if there is none, ever."""
     name, arguments = params["name"], params.get("arguments", {})
     answer = said().get("answers", {}).get(name, {})
@@ -45,33 +47,67 @@ def call(id: Any, params: dict[str, Any]) -> dict[str, Any] | None:
     return dict(answer.get("result") or {"content": [{"type": "text", "text": f"{name} {json.dumps(arguments)}"}]})
 
 
+def sample(id: Any) -> None:
+    """Asks for answers of a model, in the course of the call with this id."""
+    for number, request in enumerate(said()["samples"]):
+        asked[f"s{number}"] = id
+        send({"id": f"s{number}", "method": "sampling/createMessage", "params": request})
+
+
+def initialize() -> dict[str, Any]:
+    found = said()
+    capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
+    capabilities |= {name: {} for name in ("resources", "prompts") if name in found}
+    told = {"instructions": found["instructions"]} if found.get("instructions") else {}
+    server = {"name": "script", "version": "1"}
+    return {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": server, **told}
+
+
+def answer(id: Any, found: Any) -> None:
+    """Some answers are errors; some never come."""
+    if found is None:
+        send({"id": id, "error": {"code": -32002, "message": "not found"}})
+    elif found != "never":
+        send({"id": id, "result": found})
+
+
 def main() -> None:
     note("start")
     for line in sys.stdin:
         message = json.loads(line)
         method, id, params = message.get("method"), message.get("id"), message.get("params") or {}
-        if method == "initialize":
-            told = {"instructions": text} if (text := said().get("instructions")) else {}
-            capabilities = {"tools": {"listChanged": True}}
-            server = {"name": "script", "version": "1"}
-            version = "2025-11-25"
-            send(
-                {
-                    "id": id,
-                    "result": {"protocolVersion": version, "capabilities": capabilities, "serverInfo": server, **told},
-                }
-            )
-        elif method == "tools/list":
-            note("tools/list")
-            send({"id": id, "result": {"tools": said().get("tools", [])}})
-        elif method == "tools/call":
-            note("tools/call", {"name": params["name"], "arguments": params.get("arguments", {})})
-            if (result := call(id, params)) is not None:
-                send({"id": id, "result": result})
-        elif method == "notifications/cancelled":
-            note("notifications/cancelled")
-        elif id is not None:
-            send({"id": id, "error": {"code": -32601, "message": "unknown method"}})
+        match method:
+            case None if id in asked:
+                found = message.get("result") or message.get("error")
+                note("answered", found)
+                send({"id": asked.pop(id), "result": {"content": [{"type": "text", "text": json.dumps(found)}]}})
+            case "initialize":
+                send({"id": id, "result": initialize()})
+            case "tools/list":
+                note("tools/list")
+                send({"id": id, "result": {"tools": said().get("tools", [])}})
+            case "tools/call":
+                note("tools/call", {"name": params["name"], "arguments": params.get("arguments", {})})
+                if "samples" in said():
+                    sample(id)
+                elif (result := call(params)) is not None:
+                    send({"id": id, "result": result})
+            case "resources/list":
+                send({"id": id, "result": {"resources": said().get("resources", [])}})
+            case "resources/templates/list":
+                send({"id": id, "result": {"resourceTemplates": said().get("templates", [])}})
+            case "resources/read":
+                note("resources/read", params["uri"])
+                answer(id, said().get("contents", {}).get(params["uri"]))
+            case "prompts/list":
+                send({"id": id, "result": {"prompts": said().get("prompts", [])}})
+            case "prompts/get":
+                note("prompts/get", {"name": params["name"], "arguments": params.get("arguments", {})})
+                answer(id, said().get("messages", {}).get(params["name"]))
+            case "notifications/cancelled":
+                note("notifications/cancelled")
+            case _ if id is not None:
+                send({"id": id, "error": {"code": -32601, "message": "unknown method"}})
 
 
 main()

@@ -149,7 +149,7 @@ async def test_ten_children_exceed_a_budget_by_one_request_each_at_most_in_a_hun
 
 
 @pytest.fixture
-def camera(tmp_path: Path) -> Iterator[Camera]:
+def camera(tmp_path: Path, synced_commits: None) -> Iterator[Camera]:
     camera = Camera(tmp_path / "pictures")
     yield camera
     camera.unregister()

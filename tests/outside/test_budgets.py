@@ -413,7 +413,8 @@ async def children(hf: Holdfast, session: Session) -> list[Session]:
 async def test_a_budget_is_shared_by_everything_below(world: World) -> None:
     """SES-370, SES-375, API-551, API-552: children wait at the limit of the root; the call of the parent waits on."""
     priced(world)
-    world.model.always = with_usage(Cast(root=[delegating("a", "b")], a=[looking(), looking()], b=[looking()]))
+    # Three turns are left for both: whoever is faster, neither comes to its end.
+    world.model.always = with_usage(Cast(root=[delegating("a", "b")], a=[looking()] * 3, b=[looking()] * 3))
     async with world.host() as hf:
         session = await hf.sessions.create(budget=Budget(turns=4))
         await hf.sessions.prompt(session.id, text="root")

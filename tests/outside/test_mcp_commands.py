@@ -80,6 +80,15 @@ def test_a_server_is_added_called_and_removed(holdfast: Machine, here: Invoke) -
     assert "MCP server not found: s" in here("mcp", "call", "s", "echo").complaint
 
 
+def test_arguments_are_checked_before_a_call(holdfast: Machine, here: Invoke) -> None:
+    """API-641."""
+    holdfast.configure_user(mcp={"s": scripted()})
+    refused = here("mcp", "call", "s", "echo", '{"text": 7}')
+    assert (refused.code, refused.out) == (1, "")
+    assert "Invalid tool input" in refused.complaint
+    assert "text" in refused.complaint
+
+
 def test_a_remote_server_is_added_with_headers(holdfast: Machine, here: Invoke) -> None:
     """API-599: into the project's file on request, in a form that every version of OpenCode reads."""
     here("mcp", "add", "docs", "https://x.example/mcp", "--header", "Authorization: Bearer {env:KEY}")

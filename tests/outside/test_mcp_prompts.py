@@ -7,9 +7,9 @@ import base64
 from typing import Any
 
 import pytest
-from tests.outside.mcp_world import known, servers
+from tests.outside.mcp_world import Peer, known, servers
 from tests.outside.scripted_provider import PATIENCE
-from tests.outside.test_mcp_resources import ContentPeer, notes, sent, user_message
+from tests.outside.test_mcp_resources import notes, sent, user_message
 from tests.outside.world import World
 
 from holdfast import ApiError, CommandNotFound, InvalidRequest, ServiceUnavailable
@@ -22,8 +22,8 @@ def text(value: str, role: str = "user") -> dict[str, Any]:
 
 
 @pytest.fixture
-def docs(world: World) -> ContentPeer:
-    found = ContentPeer(world.home / "peers" / "docs", "my docs")
+def docs(world: World) -> Peer:
+    found = Peer(world.home / "peers" / "docs", "my docs")
     arguments = [{"name": "file", "required": True}, {"name": "style", "description": "How"}]
     found.says(
         prompts=[
@@ -39,7 +39,7 @@ def docs(world: World) -> ContentPeer:
     return found
 
 
-async def test_a_prompt_is_listed_and_called_like_a_command(world: World, docs: ContentPeer) -> None:
+async def test_a_prompt_is_listed_and_called_like_a_command(world: World, docs: Peer) -> None:
     """MCP-300, MCP-301: positional arguments in the declared order; the texts of all messages; stored once."""
     async with world.host() as hf:
         await known(hf, docs)
@@ -67,7 +67,7 @@ async def test_a_prompt_is_listed_and_called_like_a_command(world: World, docs: 
     assert "Review this.\nYes?\nGo on." in sent(world)
 
 
-async def test_the_text_of_a_server_is_only_text(world: World, docs: ContentPeer) -> None:
+async def test_the_text_of_a_server_is_only_text(world: World, docs: Peer) -> None:
     """MCP-302: no mention, placeholder or shell command of it counts; arguments that it does not take follow it."""
     async with world.host() as hf:
         await known(hf, docs)
@@ -84,7 +84,7 @@ async def test_the_text_of_a_server_is_only_text(world: World, docs: ContentPeer
         assert await notes(hf, session) == []
 
 
-async def test_other_content_is_attached_or_noted(world: World, docs: ContentPeer) -> None:
+async def test_other_content_is_attached_or_noted(world: World, docs: Peer) -> None:
     """MCP-302"""
     data = base64.b64encode(b"\0\1\2").decode()
     contents: list[dict[str, Any]] = [
@@ -112,7 +112,7 @@ async def test_other_content_is_attached_or_noted(world: World, docs: ContentPee
     assert [("base64" in note, "hologram" in note) for note in told] == [(True, False), (False, True)]
 
 
-async def test_what_cannot_be_fetched_is_not_admitted(world: World, docs: ContentPeer) -> None:
+async def test_what_cannot_be_fetched_is_not_admitted(world: World, docs: Peer) -> None:
     """MCP-303: a missing argument, an error of the server, no such prompt."""
     async with world.host() as hf:
         await known(hf, docs)
@@ -133,7 +133,7 @@ async def test_what_cannot_be_fetched_is_not_admitted(world: World, docs: Conten
         assert await hf.sessions.pending(session.id) == []
 
 
-async def test_what_is_left_out_is_told(world: World, docs: ContentPeer) -> None:
+async def test_what_is_left_out_is_told(world: World, docs: Peer) -> None:
     """MCP-343: a prompt without anything to send is not admitted; many notes are counted."""
     broken = {"role": "user", "content": {"type": "image", "data": "!", "mimeType": "image/png"}}
     async with world.host() as hf:
@@ -152,7 +152,7 @@ async def test_what_is_left_out_is_told(world: World, docs: ContentPeer) -> None
     assert (len(told), told[-1]) == (20, "Of the prompt my_docs:plain 31 more parts were left out")
 
 
-async def test_a_configured_command_of_the_same_name_wins(world: World, docs: ContentPeer) -> None:
+async def test_a_configured_command_of_the_same_name_wins(world: World, docs: Peer) -> None:
     """MCP-300"""
     servers(world, docs, command={"my_docs:plain": {"template": "Mine."}})
     async with world.host() as hf:

@@ -41,7 +41,7 @@ class ShopCamera(Camera):
 
 
 @pytest.fixture
-def camera(tmp_path: Path) -> Iterator[ShopCamera]:
+def camera(tmp_path: Path, synced_commits: None) -> Iterator[ShopCamera]:
     camera = ShopCamera(tmp_path / "pictures")
     yield camera
     camera.unregister()

@@ -160,6 +160,31 @@ async def test_a_person_declines_or_cancels(world: World, version: str) -> None:
         assert shop.heard()[1]["inputResponses"] == {"q0": {"action": "decline"}}
 
 
+@pytest.mark.parametrize("version", [OLD, NEW])
+@pytest.mark.parametrize("rounds", [20, 21])
+async def test_a_call_asks_at_most_twenty_times(world: World, version: str, rounds: int) -> None:
+    """MCP-263: what a server asks beyond that is put to nobody."""
+    shop = Asking(world.home, version, *([NAME] for _ in range(rounds)))
+    servers(world, shop, permissions=ALLOWED)
+    asked: list[str] = []
+
+    async def fill_in(form: Form) -> Json:
+        asked.append(form.id)
+        return {"name": "me"}
+
+    async with world.host() as hf:
+        hf.on_form(fill_in)
+        session = await ordering(hf, world, shop)
+        await hf.sessions.wait(session.id)
+    assert len(asked) == 20
+    if version == OLD:
+        assert ("A call may ask for input at most 20 times" in result_of(world)) == (rounds > 20)
+    else:
+        assert shop.acted == (rounds == 20)
+        told = "The MCP server shop cannot be used: it asked for input or a credential more than 20 times in one call"
+        assert (told in result_of(world)) == (rounds > 20)
+
+
 async def test_a_visit_is_answered_by_the_server(world: World) -> None:
     """MCP-253: or by the person."""
     shop = Asking(world.home, OLD, [PAY])
@@ -481,6 +506,28 @@ async def test_who_gives_up_a_sign_in_fails_the_call(world: World, remote: Remot
             await hf.forms.state(session.id, form_id="frm_other")
     assert "authorization" in result_of(world)
     assert remote.called == []
+
+
+async def test_a_running_host_goes_on_with_the_call_of_a_process_that_died(
+    holdfast: Machine, serve: Serve, model: Model, remote: Remote
+) -> None:
+    """MCP-260: the host was there before the form, and a process that only signs in stores the credential."""
+    configure(holdfast, model, remote.config)
+    other = await asyncio.to_thread(serve)
+    data, environment = holdfast.data, holdfast.environment
+    async with Holdfast(holdfast.project, data=data, environment=environment) as running:
+        await running.sessions.list()
+        async with connect(other.url, environment=holdfast.environment) as client:
+            session, form = await refused_call(client, remote, model)
+        other.process.kill()
+        finish(other.process)
+        async with Holdfast(holdfast.project, data=data, environment=environment, recover=False) as program:
+            await sign_in(program, remote)
+        await model.asked(2)
+        await running.sessions.wait(session.id)
+        assert (await running.forms.state(session.id, form_id=form.id)).status == "answered"
+        assert text_of(await newest(running, session)) == "done"
+    assert remote.called == [{"item": "hat"}]
 
 
 @pytest.mark.parametrize("when", ["after", "before", "elsewhere"])

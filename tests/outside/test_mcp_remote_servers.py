@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.core.mcp.servers.UNASKED_SECONDS", 0.0)
-    monkeypatch.setattr("holdfast.core.mcp.server.LONGEST_CALL_DELAY", 0.05)
+    monkeypatch.setattr("holdfast.core.mcp.start_delay.LONGEST_CALL_DELAY", 0.05)
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,14 +20,7 @@ from holdfast.schema.session_message import SyntheticMessage, UserMessage
 
 pytestmark = pytest.mark.anyio
 
-SCRIPT = Path(__file__).with_name("mcp_uses_script.py")
 ALLOWED = {"permission": {"docs_resources": "allow"}}
-
-
-class ContentPeer(Peer):
-    @property
-    def config(self) -> dict[str, Any]:
-        return {"type": "local", "command": [sys.executable, "-S", "-E", str(SCRIPT), str(self.folder)]}
 
 
 def resource(uri: str, name: str = "n") -> dict[str, str]:
@@ -41,8 +32,8 @@ def contents(uri: str, text: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def docs(world: World) -> ContentPeer:
-    found = ContentPeer(world.home / "peers" / "docs", "docs")
+def docs(world: World) -> Peer:
+    found = Peer(world.home / "peers" / "docs", "docs")
     found.says(
         resources=[resource("note://one")],
         templates=[{"uriTemplate": "note://item/{id}", "name": "item"}],
@@ -64,7 +55,7 @@ async def notes(hf: Holdfast, session: Session) -> list[str]:
     return [item.text for item in await hf.sessions.context(session.id) if isinstance(item, SyntheticMessage)]
 
 
-async def test_a_mentioned_resource_is_attached_as_it_was(world: World, docs: ContentPeer) -> None:
+async def test_a_mentioned_resource_is_attached_as_it_was(world: World, docs: Peer) -> None:
     """MCP-290, MCP-291, SES-164: read once, before the prompt is durable; later turns and a retry send the same."""
     async with world.host() as hf:
         session = await hf.sessions.create()
@@ -92,7 +83,7 @@ async def test_a_mentioned_resource_is_attached_as_it_was(world: World, docs: Co
 
 
 @pytest.mark.parametrize("uri", ["mcp://docs/note://one", "mcp://docs/note%3A%2F%2Fone", "note://one"])
-async def test_a_file_of_a_prompt_may_be_a_resource(world: World, docs: ContentPeer, uri: str) -> None:
+async def test_a_file_of_a_prompt_may_be_a_resource(world: World, docs: Peer, uri: str) -> None:
     """MCP-290: with the name of the server, or the address that a server is known to offer."""
     async with world.host() as hf:
         await known(hf, docs)
@@ -105,14 +96,14 @@ async def test_a_file_of_a_prompt_may_be_a_resource(world: World, docs: ContentP
         assert (message.files[0].uri, message.files[0].mime) == (uri, "text/plain")
 
 
-async def test_a_program_attaches_a_resource_in_one_call(world: World, docs: ContentPeer) -> None:
+async def test_a_program_attaches_a_resource_in_one_call(world: World, docs: Peer) -> None:
     """MCP-290"""
     async with world.host() as hf:
         await hf.run("read it", files=["mcp://docs/note://one"])
     assert "First note." in sent(world)
 
 
-async def test_an_address_that_fits_a_template_is_known(world: World, docs: ContentPeer) -> None:
+async def test_an_address_that_fits_a_template_is_known(world: World, docs: Peer) -> None:
     """MCP-290"""
     async with world.host() as hf:
         await known(hf, docs)
@@ -122,9 +113,9 @@ async def test_an_address_that_fits_a_template_is_known(world: World, docs: Cont
     assert "Seven." in sent(world)
 
 
-async def test_what_cannot_be_attached_refuses_the_prompt(world: World, docs: ContentPeer) -> None:
+async def test_what_cannot_be_attached_refuses_the_prompt(world: World, docs: Peer) -> None:
     """MCP-292, SES-233: nothing is admitted, and the message says why."""
-    other = ContentPeer(world.home / "peers" / "other", "other", resources=[resource("note://one")])
+    other = Peer(world.home / "peers" / "other", "other", resources=[resource("note://one")])
     servers(world, docs, other, **ALLOWED)
     docs.says(contents={"note://empty": {"contents": []}, "note://bad": {"contents": [{"uri": "x", "blob": "%%"}]}})
     async with world.host() as hf:
@@ -148,7 +139,7 @@ async def test_what_cannot_be_attached_refuses_the_prompt(world: World, docs: Co
         assert await hf.sessions.pending(session.id) == []
 
 
-async def test_a_mention_that_cannot_be_attached_is_a_note(world: World, docs: ContentPeer) -> None:
+async def test_a_mention_that_cannot_be_attached_is_a_note(world: World, docs: Peer) -> None:
     """MCP-292, SES-274: the reason is told to the model; a word with a colon is no mention."""
     servers(world, docs, docs={"command": ["/nowhere/at/all"]}, **ALLOWED)
     async with world.host() as hf:
@@ -161,7 +152,7 @@ async def test_a_mention_that_cannot_be_attached_is_a_note(world: World, docs: C
     assert "it is a template" in told[1]
 
 
-async def test_permission_is_asked_for_each_resource(world: World, docs: ContentPeer) -> None:
+async def test_permission_is_asked_for_each_resource(world: World, docs: Peer) -> None:
     """MCP-291: by default, for its address; a denial is a note, or refuses a file."""
     servers(world, docs)
     replies = {"note://one": "once", "note://item/7": "reject"}
@@ -192,7 +183,7 @@ async def test_permission_is_asked_for_each_resource(world: World, docs: Content
     assert docs.heard("resources/read") == ["note://one"]
 
 
-async def test_the_bytes_of_a_resource_decide_what_it_is(world: World, docs: ContentPeer) -> None:
+async def test_the_bytes_of_a_resource_decide_what_it_is(world: World, docs: Peer) -> None:
     """MCP-293: images, documents of several parts, other binary data; as for files."""
     buffer = io.BytesIO()
     Image.new("RGB", (8, 8), "red").save(buffer, "PNG")
@@ -218,7 +209,7 @@ async def test_the_bytes_of_a_resource_decide_what_it_is(world: World, docs: Con
     assert "neither text nor an image" in note
 
 
-async def test_a_template_of_an_untrusted_project_reads_no_resource(world: World, docs: ContentPeer) -> None:
+async def test_a_template_of_an_untrusted_project_reads_no_resource(world: World, docs: Peer) -> None:
     """MCP-291: whatever the rules allow; in the arguments the caller may name one."""
     world.write(".opencode/command/steal.md", "Look: @docs:note://one\n\n$ARGUMENTS\n")
     async with world.host() as hf:
@@ -232,7 +223,7 @@ async def test_a_template_of_an_untrusted_project_reads_no_resource(world: World
 
 def test_the_command_line_attaches_resources(holdfast: Machine) -> None:
     """MCP-290: as a file and as a mention, with permission; without anybody to ask it is refused."""
-    docs = ContentPeer(holdfast.home / "peers" / "docs", "docs")
+    docs = Peer(holdfast.home / "peers" / "docs", "docs")
     docs.says(contents=contents("note://one", "First note."))
     holdfast.configure_user(mcp={"servers": {"docs": docs.config}})
     run = ("run", "--model", "demo/echo", "--file", "mcp://docs/note://one", "What is in @docs:note://one?")

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.outside.mcp_world import known, servers, tool
+from tests.outside.mcp_world import Peer, known, servers, tool
 from tests.outside.scripted_provider import PATIENCE, Turn, calling
-from tests.outside.test_mcp_resources import ContentPeer
 from tests.outside.world import World, ask, result_of
 
 from holdfast import Budget
@@ -31,14 +30,14 @@ def asks(text: str = "Name a colour.", **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def helper(world: World) -> ContentPeer:
-    found = ContentPeer(world.home / "peers" / "helper", "helper", tool("ask"))
+def helper(world: World) -> Peer:
+    found = Peer(world.home / "peers" / "helper", "helper", tool("ask"))
     found.says(samples=[asks(systemPrompt="Be brief.", temperature=0.5, stopSequences=["."])])
     servers(world, found, **ALLOWED)
     return found
 
 
-async def test_a_server_gets_an_answer_of_the_sessions_model(world: World, helper: ContentPeer) -> None:
+async def test_a_server_gets_an_answer_of_the_sessions_model(world: World, helper: Peer) -> None:
     """MCP-310, MCP-311: what the server says and nothing else; counted for the Session; nothing is added."""
     servers(world, helper, **ALLOWED, provider={"mock": world.provider(cost={"input": 1, "output": 2})})
     async with world.host() as hf:
@@ -64,7 +63,7 @@ async def test_a_server_gets_an_answer_of_the_sessions_model(world: World, helpe
     }
 
 
-async def test_permission_is_asked_for_each_answer(world: World, helper: ContentPeer) -> None:
+async def test_permission_is_asked_for_each_answer(world: World, helper: Peer) -> None:
     """MCP-310: by default, with what the server asks; a rejection is told to the server, and the turn goes on."""
     servers(world, helper, permission={"helper_ask": "allow"})
     asked: list[PermissionRequest] = []
@@ -103,7 +102,7 @@ async def test_permission_is_asked_for_each_answer(world: World, helper: Content
     ],
 )
 async def test_what_cannot_be_asked_is_refused(
-    world: World, helper: ContentPeer, request_: dict[str, Any], problem: str
+    world: World, helper: Peer, request_: dict[str, Any], problem: str
 ) -> None:
     """MCP-312"""
     helper.says(samples=[request_])
@@ -117,7 +116,7 @@ async def test_what_cannot_be_asked_is_refused(
     assert len(world.model.requests) == 2
 
 
-async def test_answers_are_limited_by_number_length_and_budget(world: World, helper: ContentPeer) -> None:
+async def test_answers_are_limited_by_number_length_and_budget(world: World, helper: Peer) -> None:
     """MCP-311, MCP-312: a budget that is used up gives none, and waits as usual."""
     helper.says(samples=[asks(maxTokens=1_000_000)])
     async with world.host() as hf:
@@ -136,7 +135,7 @@ async def test_answers_are_limited_by_number_length_and_budget(world: World, hel
 
 
 @pytest.mark.parametrize("usage", [None, USAGE])
-async def test_each_answer_is_a_turn_of_the_budget(world: World, helper: ContentPeer, usage: Any) -> None:
+async def test_each_answer_is_a_turn_of_the_budget(world: World, helper: Peer, usage: Any) -> None:
     """MCP-311: also one of a provider that does not tell what it used."""
     async with world.host() as hf:
         await known(hf, helper)
@@ -147,7 +146,41 @@ async def test_each_answer_is_a_turn_of_the_budget(world: World, helper: Content
         assert (await hf.sessions.usage(session.id)).own.turns == 2
 
 
-async def test_a_failing_model_is_told_without_its_details(world: World, helper: ContentPeer) -> None:
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("status", [200, 400])
+async def test_an_answer_that_breaks_off_is_counted(world: World, helper: Peer, status: int, told: bool) -> None:
+    """MCP-311: as a turn, with what is known of its usage."""
+    servers(world, helper, **ALLOWED, provider={"mock": world.provider(cost={"input": 1, "output": 2})})
+    chunk = {"choices": [{"delta": {"content": "Bl"}}], **({"usage": USAGE} if told else {})}
+    broken = Turn(status=status, raw=f"data: {json.dumps(chunk)}\n\n".encode())
+    async with world.host() as hf:
+        await known(hf, helper)
+        session = await hf.sessions.create()
+        world.model.plays(CALL, broken, Turn(text="done"))
+        await ask(hf, session, "go")
+        used = (await hf.sessions.usage(session.id)).own
+        assert (used.turns, used.cost > 0.001) == (3, told and status == 200)
+        assert await hf.verify() == []
+    assert helper.heard("answered") == [{"code": -32603, "message": "The model gave no answer"}]
+
+
+async def test_an_answer_that_nobody_waits_for_is_counted(world: World, helper: Peer) -> None:
+    """MCP-311: an interruption ends the request to the model, too."""
+    async with world.host() as hf:
+        await known(hf, helper)
+        session = await hf.sessions.create()
+        hanging = Turn(text="Bl", end=asyncio.Event())
+        world.model.plays(CALL, hanging)
+        await hf.sessions.prompt(session.id, text="go")
+        async with asyncio.timeout(PATIENCE):
+            while len(world.model.requests) < 2:  # noqa: ASYNC110 - another process asks
+                await asyncio.sleep(0.005)
+            await hf.sessions.interrupt(session.id)
+        assert (await hf.sessions.usage(session.id)).own.turns == 2
+        assert await hf.verify() == []
+
+
+async def test_a_failing_model_is_told_without_its_details(world: World, helper: Peer) -> None:
     """MCP-312"""
     servers(world, helper, **ALLOWED, holdfast={"titles": False, "retry": {"total_seconds": 0}})
     async with world.host() as hf:
@@ -158,7 +191,7 @@ async def test_a_failing_model_is_told_without_its_details(world: World, helper:
     assert helper.heard("answered") == [{"code": -32603, "message": "The model gave no answer"}]
 
 
-async def test_without_a_session_there_is_no_model(world: World, helper: ContentPeer) -> None:
+async def test_without_a_session_there_is_no_model(world: World, helper: Peer) -> None:
     """MCP-310"""
     async with world.host() as hf:
         await known(hf, helper)
@@ -167,7 +200,7 @@ async def test_without_a_session_there_is_no_model(world: World, helper: Content
     assert world.model.requests == []
 
 
-async def test_an_interruption_ends_what_waits_for_an_answer(world: World, helper: ContentPeer) -> None:
+async def test_an_interruption_ends_what_waits_for_an_answer(world: World, helper: Peer) -> None:
     """MCP-311: the request to the person goes away with the call."""
     servers(world, helper, permission={"helper_ask": "allow"})
     async with world.host() as hf:
@@ -206,7 +239,7 @@ async def test_a_result_that_asks_gets_its_answer(world: World) -> None:
     assert world.model.requests[1].said == [("user", "What is it?")]
 
 
-async def test_a_request_that_waits_survives_a_restart(world: World, helper: ContentPeer) -> None:
+async def test_a_request_that_waits_survives_a_restart(world: World, helper: Peer) -> None:
     """MCP-311: the next process makes the call again, and the answer to the request counts there."""
     servers(world, helper, permission={"helper_ask": "allow"})
     asked = asyncio.Event()
@@ -230,5 +263,5 @@ async def test_a_request_that_waits_survives_a_restart(world: World, helper: Con
             await hf.sessions.wait(session.id)
         assert (await hf.sessions.outcome(session.id)).type == "completed"
         assert await hf.verify() == []
-    assert helper.heard() == ["ask", "ask"]
+    assert [call["name"] for call in helper.heard()] == ["ask", "ask"]
     assert "Blue." in result_of(world)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import signal
 import stat
 import subprocess
@@ -118,6 +119,22 @@ async def test_a_hung_server_delays_nothing(world: World) -> None:
     assert time.monotonic() - began < 5
 
 
+async def test_only_a_few_servers_start_at_once_and_a_call_goes_ahead(world: World, tmp_path: Path) -> None:
+    """MCP-366: of thirty servers eight are started in the background at a time."""
+    starts = tmp_path / "starts"
+    configure(world, **{f"s{n:02}": scripted("hang", f"count={starts}") for n in range(29)}, z=scripted())
+    async with world.host() as hf:
+        async with asyncio.timeout(PATIENCE):
+            await hf.mcp.list()  # opens the Location
+            while len(lines(starts)) < 8:  # noqa: ASYNC110 - other processes write it
+                await asyncio.sleep(0.005)
+        assert (await server_of(hf, "z")).state == "configured"
+        assert await text_of_call(hf, "z", "echo", text="now") == "now"
+        states = [found.state for found in (await hf.mcp.list()).data]
+        assert (states.count("starting"), states.count("configured"), states.count("connected")) == (8, 21, 1)
+        assert len(lines(starts)) == 8
+
+
 async def test_one_who_gives_up_waiting_leaves_the_others_waiting(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,8 +186,8 @@ async def test_a_server_that_dies_in_a_call_tells_why_and_is_started_again(world
 
 async def test_a_call_does_not_wait_as_long_as_the_background(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """MCP-157: the next start without a call would come after a minute."""
-    monkeypatch.setattr("holdfast.core.mcp.server.FIRST_DELAY", 120.0)
-    monkeypatch.setattr("holdfast.core.mcp.server.LONGEST_CALL_DELAY", 0.05)
+    monkeypatch.setattr("holdfast.core.mcp.start_delay.FIRST_DELAY", 120.0)
+    monkeypatch.setattr("holdfast.core.mcp.start_delay.LONGEST_CALL_DELAY", 0.05)
     broken = world.home / "broken"
     broken.touch()
     configure(world, s=scripted(f"die={broken}"))
@@ -182,7 +199,7 @@ async def test_a_call_does_not_wait_as_long_as_the_background(world: World, monk
 
 async def test_an_eager_server_that_ends_is_connected_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """MCP-157: also if nobody calls it."""
-    monkeypatch.setattr("holdfast.core.mcp.server.FIRST_DELAY", 0.01)
+    monkeypatch.setattr("holdfast.core.mcp.start_delay.FIRST_DELAY", 0.01)
     configure(world, s=scripted(eager=True))
     async with world.host() as hf:
         before = await until(hf, "s", "connected")
@@ -198,6 +215,22 @@ async def test_a_tool_that_fails_is_a_result(world: World) -> None:
     async with world.host() as hf:
         result = (await hf.mcp.call("s", tool="fail")).data
         assert (result.is_error, result.content) == (True, ({"type": "text", "text": "it did not work"},))
+
+
+async def test_arguments_that_do_not_fit_are_not_sent(world: World) -> None:
+    """API-641: the reason names what is wrong; what the server offers now counts, not what is stored."""
+    peer = Peer(world.home / "peer", "s", tool("add", a={"type": "integer"}))
+    configure(world, s=peer.config)
+    async with world.host() as hf:
+        for wrong in ({"a": "one"}, {}):
+            with pytest.raises(InvalidRequest, match=r"Invalid tool input: .*\ba\b") as refused:
+                await hf.mcp.call("s", tool="add", arguments=wrong)
+            assert refused.value.field == "arguments"
+        assert peer.heard() == []
+        assert await text_of_call(hf, "s", "add", a=1) == 'add {"a": 1}'
+    peer.says(tools=[tool("add", a={"type": "string"})])
+    async with world.host() as hf:
+        assert await text_of_call(hf, "s", "add", a="one") == 'add {"a": "one"}'
 
 
 async def test_a_call_outside_of_a_session_asks_nobody(world: World) -> None:
@@ -248,7 +281,7 @@ async def test_what_a_person_disconnects_stays_so(world: World, monkeypatch: pyt
     monkeypatch.setattr(ServiceMap.__init__, "__kwdefaults__", {"idle": 0.01})
     configure(world, s=scripted(), off=scripted(disabled=True))
     async with world.host() as hf:
-        await until(hf, "s", "connected")
+        await hf.mcp.connect("s")  # an idle Location closes before a server that nobody waits for has started
         await hf.mcp.disconnect("s")
         await hf.mcp.connect("off")
         await asyncio.sleep(0.05)
@@ -268,7 +301,7 @@ async def test_what_a_server_offers_in_another_directory_is_not_taken_over(world
     places = {name: Location(directory=str(tmp_path / name)) for name in ("one", "two")}
     for number, (name, place) in enumerate(places.items(), 1):
         Peer(tmp_path / name, name, *(tool(f"t{n}") for n in range(number)))
-        async with world.host() as hf:
+        async with world.host(trust=True) as hf:
             await hf.mcp.connect("s", location=place)
     async with world.host() as hf:
         found = {name: (await hf.mcp.list(location=place)).data for name, place in places.items()}
@@ -345,7 +378,7 @@ async def test_a_local_server_gets_the_declared_environment_only(world: World) -
     (world.project / "sub").mkdir()
     world.environment |= {"CANARY_TOKEN": "tweet", "OPENAI_API_KEY": "sk-secret", "LANG": "C.UTF-8"}
     configure(world, s=scripted(environment={"DECLARED": "yes"}, cwd="sub"))
-    async with world.host() as hf:
+    async with world.host(trust=True) as hf:
         found = json.loads(await text_of_call(hf, "s", "environment"))
     variables = found["variables"]
     assert (variables["DECLARED"], variables["LANG"], variables["HOME"]) == ("yes", "C.UTF-8", str(world.home))
@@ -421,6 +454,23 @@ async def test_what_a_server_writes_is_in_its_log_without_secrets(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert secret not in file.read_text(encoding="utf-8") + caplog.text
+
+
+async def test_logs_of_servers_that_are_gone_are_removed(world: World) -> None:
+    """MCP-367: after thirty days without a line."""
+    configure(world, gone=scripted(), s=scripted())
+    async with world.host() as hf:
+        await until(hf, "gone", "connected")
+        await until(hf, "s", "connected")
+    files = {file.name.partition("-")[0]: file for file in (world.data / "mcp").iterdir()}
+    before = time.time() - 31 * 24 * 3600
+    os.utime(files["gone"], (before, before))
+    configure(world, s=scripted())
+    async with world.host() as hf:
+        async with asyncio.timeout(PATIENCE):
+            while files["gone"].exists():  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.005)
+        assert (await hf.mcp.log("s")).data.text
 
 
 async def test_ten_thousand_tools_are_cut_at_a_named_limit(world: World) -> None:

@@ -268,6 +268,24 @@ def test_the_command_line_signs_in_with_a_browser(holdfast: Machine, here: Invok
     assert here("auth", "list").out == ""
 
 
+def test_mcp_login_signs_in_too(holdfast: Machine, here: Invoke, running: Servers) -> None:
+    """API-600: with a browser, and with a pasted address."""
+    holdfast.configure_user(mcp={"docs": {"type": "remote", "url": running.url}})
+    assert rows(here("mcp", "list"))[0][:2] == ["docs", "needs_auth"]
+    install_browser(holdfast)
+    person = holdfast.at_terminal("mcp", "login", "docs")
+    person.wait_for("signed in to mcp:docs")
+    assert person.leave().code == 0
+    assert "access-1" in (holdfast.data / "credentials.json").read_text(encoding="utf-8")
+    assert rows(here("mcp", "list"))[0][1] != "needs_auth"
+    person = holdfast.at_terminal("mcp", "login", "docs", "--paste")
+    person.wait_for("Afterwards paste")
+    url = next(line for line in person.shown.split() if line.startswith(running.issuer.url))
+    person.type(asyncio.run(fetch(url)).headers["location"] + "\n")
+    person.wait_for("signed in to mcp:docs")
+    assert person.leave().code == 0
+
+
 def test_the_command_line_takes_a_pasted_address(holdfast: Machine, running: Servers) -> None:
     """MCP-113, MCP-119: where no browser can reach this machine."""
     holdfast.configure_user(mcp={"docs": {"type": "remote", "url": running.url}})

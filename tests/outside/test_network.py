@@ -328,6 +328,20 @@ def test_the_password_is_not_sent_to_a_program_on_the_port_of_a_killed_server(ho
     assert list(registrations.iterdir()) == []
 
 
+def test_killed_servers_leave_no_directories_for_temporary_files(holdfast: Machine, serve: Serve) -> None:
+    """API-415: where the path of a socket would be too long. The next command that looks for a server removes them."""
+    holdfast.environment["XDG_STATE_HOME"] = str(holdfast.home / ("long" * 30))
+    server = serve("--no-auth")
+    registration = next((Path(holdfast.environment["XDG_STATE_HOME"]) / "holdfast" / "servers").glob("*.json"))
+    folder = Path(json.loads(registration.read_bytes())["socket"]).parent
+    assert folder.stat().st_mode & 0o777 == 0o700
+    server.process.kill()
+    server.process.wait()
+    assert folder.exists()
+    assert holdfast(*ECHO, "one").code == 0
+    assert not folder.exists()
+
+
 def test_a_run_talks_to_the_server_though_a_stranger_has_a_port_like_it(holdfast: Machine, serve: Serve) -> None:
     """API-415: it goes through the socket, which a registration that was changed to another port shows."""
     server = serve()
@@ -387,8 +401,8 @@ def test_a_signal_ends_it_whatever_its_connections_do(holdfast: Machine, serve: 
         ran = finish(server.process)
         took = time.monotonic() - began
 
-    assert ran.code == 0
-    assert took < 5
+    assert ran.code == 0, "it did not have to be ended after 4.5 s"
+    assert took < 20  # a busy machine may need seconds for the rest
 
 
 # -- what the command line shows of it ---------------------------------------------------------------------------

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import secrets
 
-from tests.cli.conftest import Machine
+from tests.cli.conftest import ColdMachine, Machine
 
+MACHINE = ColdMachine
 KEY = f"sk-canary-{secrets.token_hex(8)}"
 """Of this run alone: the command sees the processes of other tests too."""
 LOOK = "for f in /proc/$PPID/environ /proc/[0-9]*/environ; do tr '\\0' '\\n' < $f; done > seen.txt 2>/dev/null; true"

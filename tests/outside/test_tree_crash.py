@@ -25,7 +25,7 @@ BASH = {"command": "echo ran >> ran.txt", "description": "d"}
 
 
 @pytest.fixture
-def camera(tmp_path: Path) -> Iterator[Camera]:
+def camera(tmp_path: Path, synced_commits: None) -> Iterator[Camera]:
     camera = Camera(tmp_path / "pictures")
     yield camera
     camera.unregister()

@@ -41,7 +41,7 @@ FILES = st.sampled_from(["hello.txt", "", ".", "..", "a/../hello.txt", "%00", "%
 MODES = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]
 
 FEW = settings(
-    max_examples=5,
+    max_examples=3,
     deadline=None,
     database=None,
     derandomize=True,

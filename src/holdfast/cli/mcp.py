@@ -59,9 +59,10 @@ def add(name: str, target: Sequence[str], headers: Sequence[str], variables: Seq
 
     \b
       holdfast mcp add docs https://mcp.example.com/mcp
-      holdfast mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
+      holdfast mcp add memory -- npx -y @modelcontextprotocol/server-memory
 
-    Write {env:NAME} for a value that is in your environment, so that it is not in the file."""
+    Write {env:NAME} for a value that is in your environment, so that it is not in the file. A command starts in the
+    directory of a project once that is trusted (`holdfast trust`), before in an empty one."""
     config = _configuration(target, headers, variables)
     file = _file(project)
     with _told():
@@ -185,6 +186,8 @@ def _remarks(server: McpServer) -> str:
         found = [f"sign in with `holdfast mcp login {server.name}`"]
     if server.state == "known":
         found = ["started when it is called"]
+    if server.directory_reason is not None and server.state != "disabled":
+        found.append(f"starts in an empty directory: {server.directory_reason} (`holdfast trust`)")
     if problems:
         found.append(
             problems[0] if len(problems) == 1 else f"{problems[0]} (and {len(problems) - 1} more, see its log)"

@@ -29,7 +29,8 @@ def command(path: str | None, revoke: bool, listed: bool, yes: bool, as_json: bo
     """Show the settings of the project in PATH (or here) that need your trust, and decide about them.
 
     A project's configuration may name providers, commands that run, plugins, MCP servers and wider permissions. They
-    have no effect until you trust them. The decision is for exactly these settings: a changed one needs a new one."""
+    have no effect until you trust them. The decision is for exactly these settings: a changed one needs a new one. MCP
+    servers of your own start in the project's directory once you trust that."""
     if revoke + listed + yes > 1:
         raise click.UsageError("--revoke, --list and --yes exclude each other")
     sys.exit(execute(_list(as_json) if listed else _revoke(path) if revoke else _decide(path, yes, as_json)))
@@ -115,17 +116,18 @@ def _about_trust(problem: ConfigProblem, report: ConfigReport) -> bool:
 async def _offer(
     client: AsyncClient, location: Location, report: ConfigReport, terminal: Terminal | None
 ) -> str | None:
-    """A line about the ignored settings, if the run goes on without trust."""
+    """A line about the ignored settings, if the run goes on without trust. Nobody is asked about the directory alone:
+    most projects have no settings, and `holdfast mcp list` tells where servers start."""
     sources = [source for source in report.sources if not source.trusted]
-    if not sources:
+    if all(source.directory for source in sources):
         return None
     from holdfast.embedded.trust import ProjectTrust
 
     trust = ProjectTrust()
-    count = sum(len(source.wants) for source in sources)
+    count = sum(len(source.wants) for source in sources if not source.directory)
     ignored = f"this project is not trusted: {count} of its settings {'is' if count == 1 else 'are'} ignored"
     undecided = trust.undecided(sources)
-    if terminal is None or not undecided:
+    if terminal is None or all(source.directory for source in undecided):
         return f"{ignored} (`holdfast trust` shows them)"
     terminal.discard_typed()
     terminal.say("? this project has settings that need your trust:")

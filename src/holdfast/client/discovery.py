@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.client import socket_folder
 from holdfast.client.credential import state_folder
 from holdfast.client.local_socket import OWNER_ONLY
 from holdfast.schema.codec import decoder
@@ -27,9 +27,6 @@ from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-SOCKET_FOLDER_PREFIX = "holdfast-server-"
-"""Prefix of directories for sockets whose usual path would be too long."""
 
 
 class RunningServer(Record):
@@ -66,20 +63,17 @@ def running_servers(
         entry = folder / name
         server = _read(entry.with_suffix(".json"))
         if not _held(entry.with_suffix(".lock")):
-            forget(entry, server)
+            forget(entry)
         elif server is not None and (data is None or (server.data, server.store) == (str(data), store)):
             found.append(server)
     return sorted(found, key=lambda server: server.started, reverse=True)
 
 
-def forget(entry: Path, server: RunningServer | None) -> None:
-    """Remove a server's files; the lock is last, so that an interrupted removal is repeated."""
-    if server is not None and (elsewhere := Path(server.socket)).parent.name.startswith(SOCKET_FOLDER_PREFIX):
-        with suppress(OSError):
-            if stat.S_ISSOCK(os.lstat(elsewhere).st_mode):
-                elsewhere.unlink()
-        with suppress(OSError):
-            elsewhere.parent.rmdir()
+def forget(entry: Path) -> None:
+    """Remove the files of a server that has ended; the lock is last, so that an interrupted removal is repeated."""
+    for suffix in (".json", ".draft"):
+        if (server := _read(entry.with_suffix(suffix))) is not None:
+            socket_folder.remove(Path(server.socket).parent)
     for suffix in (".json", ".draft", ".sock", ".lock"):
         with suppress(OSError):
             entry.with_suffix(suffix).unlink(missing_ok=True)

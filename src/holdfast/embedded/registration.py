@@ -11,15 +11,11 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.client.discovery import (
-    SOCKET_FOLDER_PREFIX,
-    RunningServer,
-    forget,
-    running_servers,
-    servers_folder,
-)
+from holdfast.client import socket_folder
+from holdfast.client.discovery import RunningServer, forget, running_servers, servers_folder
 from holdfast.core.database.place import place_identity
 from holdfast.core.runtime.runtime import default_paths
 from holdfast.core.runtime.storage_choice import storage_place
@@ -29,7 +25,6 @@ from holdfast.schema.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
 """The longest path of a Unix socket, without the final zero byte."""
@@ -53,7 +48,6 @@ def registered(
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     running_servers(environment)  # removes files of dead processes and corrects the folder's mode
     entry, lock = _locked(folder)
-    server = None
     try:
         path = _socket_path(entry)
         server = RunningServer(
@@ -63,20 +57,23 @@ def registered(
             pid=os.getpid(),
             data=str(data),
             started=int(time.time() * 1000),
-            socket=path,
+            socket=str(path),
             store=store,
         )
+        draft = entry.with_suffix(".draft")
+        draft.touch(mode=0o600)
+        draft.write_bytes(encode(server))
+        if path.parent != folder:
+            path.parent.mkdir(mode=0o700)
+            socket_folder.remove_abandoned(path.parent.parent)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            listener.bind(path)
+            listener.bind(str(path))
             os.chmod(path, 0o600)
             listener.listen(BACKLOG)
-            draft = entry.with_suffix(".draft")
-            draft.touch(mode=0o600)
-            draft.write_bytes(encode(server))
             draft.replace(entry.with_suffix(".json"))
             yield listener
     finally:
-        forget(entry, server)
+        forget(entry)
         os.close(lock)
 
 
@@ -107,12 +104,12 @@ def _locked(folder: Path) -> tuple[Path, int]:
     raise NotRegistered(folder)
 
 
-def _socket_path(entry: Path) -> str:
-    """Beside the other files, or in a private directory if that path is longer than the system allows."""
-    path = str(entry.with_suffix(".sock"))
+def _socket_path(entry: Path) -> Path:
+    """Beside the other files, or in a directory of its own if that path is longer than the system allows."""
+    path = entry.with_suffix(".sock")
     if len(os.fsencode(path)) <= SOCKET_PATH_BYTES:
         return path
-    root = tempfile.gettempdir()
+    root = Path(tempfile.gettempdir())
     if len(os.fsencode(root)) > SOCKET_PATH_BYTES // 2:
-        root = "/tmp"
-    return f"{tempfile.mkdtemp(prefix=SOCKET_FOLDER_PREFIX, dir=root)}/server.sock"  # accessible to its owner only
+        root = Path("/tmp")
+    return socket_folder.unused_path(root) / socket_folder.SOCKET

@@ -146,15 +146,23 @@ async def _limited(batches: AsyncGenerator[list[Event], None], total: float) -> 
                 yield step
 
 
-async def generate(transport: Transport, model: Model, request: Request, *, retry: Retry = DEFAULT_RETRY) -> Response:
-    """The whole response."""
+async def generate(
+    transport: Transport,
+    model: Model,
+    request: Request,
+    *,
+    retry: Retry = DEFAULT_RETRY,
+    before: Callable[[], Awaitable[None]] | None = None,
+) -> Response:
+    """The whole response. `before` is awaited when everything is ready; nothing is sent until it returns."""
     folding = Fold()
-    async with aclosing(stream(transport, model, request, retry=retry)) as batches:
+    async with aclosing(stream_prepared(transport, prepare(model, request), retry=retry, before=before)) as batches:
         async for batch in batches:
             folding.add(batch)
     response = folding.response()
     if response.reason is None:
-        raise LLMError("InvalidProviderOutput", "the answer ended without a terminal finish event")
+        message = "the answer ended without a terminal finish event"
+        raise LLMError("InvalidProviderOutput", message, usage=response.usage)
     return response
 
 

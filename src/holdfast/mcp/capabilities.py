@@ -70,15 +70,6 @@ class InitializeResult(Wire):
     meta: Json | None = meta_field()
 
 
-class DiscoverResult(Wire):
-    """Instead of InitializeResult since 2026-07-28."""
-
-    supported_versions: list[str]
-    capabilities: ServerCapabilities
-    instructions: str | None = None
-    meta: Json | None = meta_field()
-
-
 def read_capabilities(value: Any) -> ServerCapabilities:
     """What a server says it can do. Some send an empty array where an object belongs, and details of any type: what is
     there is offered, and a detail that is not `true` is not."""

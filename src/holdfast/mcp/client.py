@@ -242,11 +242,6 @@ class Client:
             await self._call("logging/setLevel", {"level": level}, self._timeouts.catalog)
         self._log_level = level
 
-    async def roots_changed(self) -> None:
-        """The roots are others than before. A server that does not keep them asks again anyway."""
-        if self._handlers.roots is not None and not self._agreed.version.stateless:
-            await self._connection.notify("notifications/roots/list_changed")
-
     async def ping(self) -> None:
         """Whether the server answers at all. Since 2026-07-28 there is no such request."""
         if not self._agreed.version.stateless:

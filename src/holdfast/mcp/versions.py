@@ -78,7 +78,7 @@ def client_capabilities(version: Version, features: ClientFeatures) -> ClientCap
     if features.elicitation and version.elicitation:
         elicitation = ElicitationCapability(form={}, url={}) if version.elicitation_url else ElicitationCapability()
     return ClientCapabilities(
-        roots=RootsCapability(list_changed=None if version.stateless else True) if features.roots else None,
+        roots=RootsCapability() if features.roots else None,
         elicitation=elicitation,
         sampling={} if features.sampling else None,
     )

@@ -30,13 +30,16 @@ class ConfigProblem(Record):
 
 
 class ConfigSource(Record):
-    """A project file or folder with settings that need trust."""
+    """A project file or folder with settings that need trust, or the project's directory, in which local MCP servers of
+    the user would start."""
 
     path: str
     trusted: bool
     digest: str
     """Digest of the settings that need trust. Trust is given to this digest, so a change needs a new decision."""
     wants: tuple[str, ...]
+    directory: bool | None = None
+    """True for the project's directory."""
 
 
 class ConfigReport(Record):

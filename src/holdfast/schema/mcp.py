@@ -92,6 +92,10 @@ class McpServer(Record):
     """Of the protocol, while connected."""
     problems: tuple[str, ...] | None = None
     """What was left out of what it offers."""
+    directory: str | None = None
+    """Where a local server starts; absent if that is an empty directory, made for the start."""
+    directory_reason: str | None = None
+    """Why it starts in an empty directory."""
 
 
 class McpResource(Record):

@@ -151,7 +151,7 @@ def place() -> Iterator[Place]:
 
 
 @pytest.fixture
-def disk() -> Iterator[FaultyDisk]:
+def disk(synced_commits: None) -> Iterator[FaultyDisk]:
     """A disk that fails when told to; databases opened after it use it."""
     disk = FaultyDisk()
     yield disk

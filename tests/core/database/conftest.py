@@ -16,6 +16,11 @@ def _new_databases_are_migrated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.core.database.database.prepare", sqlite.prepare)
 
 
+@pytest.fixture(autouse=True)
+def _commits_are_synced(synced_commits: None) -> None:
+    """As in the product."""
+
+
 class FaultyDisk(apsw.VFS):
     """SQLite's default file system while a test holds it. `wal_room` is how far a write-ahead log may grow."""
 

@@ -18,6 +18,8 @@ FEW = {
     "event.aggregates": "all of them are asked for",
     "form.open_of_integration": "only open requests are in the index",
     "inbox.lost_wakes": "only pending inputs have a row",
+    "mcp.forget_servers": "each server in use has a row for each directory, and old ones are removed",
+    "mcp.leftovers": "each server in use has a row for each directory, and old ones are removed",
     "node_secret.all": "there are two or three",
     "node_secret.forget": "there are two or three",
     "node_secret.make": "there are two or three",

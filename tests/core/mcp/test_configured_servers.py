@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.core.config.document import Document
 from holdfast.core.config.schema import LocalServer
-from holdfast.core.mcp.configured_servers import ServerTimeouts, configured_servers, working_directory
+from holdfast.core.mcp.configured_servers import ServerTimeouts, configured_servers
 
 LOCAL = {"type": "local", "command": ["x"]}
 
@@ -80,10 +80,15 @@ def test_secrets_are_known_and_not_shown() -> None:
     assert "key" not in repr(found)
 
 
-@pytest.mark.parametrize(
-    ("cwd", "expected"),
-    [(None, "/p"), ("sub", "/p/sub"), ("../q", "/q"), ("/abs", "/abs"), ("~", "/home/me"), ("~/x", "/home/me/x")],
-)
-def test_the_working_directory_is_relative_to_the_location(cwd: str | None, expected: str) -> None:
-    """MCP-160, TOL-280."""
-    assert str(working_directory(LocalServer(command=["x"], cwd=cwd), Path("/p"), "/home/me")) == expected
+def test_a_server_belongs_to_the_document_that_declares_it() -> None:
+    """MCP-361: an entry that only changes one does not make it the project's."""
+    user = document({"a": LOCAL, "b": LOCAL, "c": LOCAL})
+    project = document({"a": LOCAL, "b": {"disabled": True}, "d": LOCAL}).replace(origin="project")
+    later = document({"d": LOCAL})
+    found = configured_servers([user, project, later])
+    assert {name: server.of_project for name, server in found.items()} == {
+        "a": True,
+        "b": False,
+        "c": False,
+        "d": False,
+    }

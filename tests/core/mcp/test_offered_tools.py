@@ -465,7 +465,7 @@ async def test_a_hostile_schema_harms_its_own_tool_only(schema: dict[str, Any]) 
     assert "git_log" in names(turn)
     assert texts(await turn.execute("git_log", {}, CONTEXT)) == ["git log {}"]
     await here.call("mcp_search", query="bad")
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(20):
         with suppress(ToolFailure):
             await here.call("mcp_call", tool="git_bad", arguments={"a": "a" * 5_000 + "!"})
 

@@ -18,6 +18,7 @@ from holdfast.core.form.forms import Forms
 from holdfast.core.mcp.people import FormPeople
 from holdfast.core.mcp.seam import CallFor
 from holdfast.core.permission.permission import Unattended
+from holdfast.core.permission.requests import RequestServices
 from holdfast.core.session.ancestors import Ancestors
 from holdfast.core.work_time import measuring
 from holdfast.mcp.errors import Challenge, NeedsAuthorization, ProtocolError, RpcError
@@ -39,16 +40,8 @@ class Desk:
     def __init__(self, story: Story, ids: Ids, clock: ManualClock, unattended: Unattended = "wait") -> None:
         self.ending = False
         self.signals = story.log.signals
-        self.forms = Forms(
-            log=story.log,
-            database=story.database,
-            ids=ids,
-            clock=clock,
-            location=HERE,
-            ancestors=Ancestors(story.database, story.log.signals),
-            unattended=unattended,
-            ending=lambda: self.ending,
-        )
+        services = RequestServices(story.log, story.database, ids, clock, HERE, unattended, ending=lambda: self.ending)
+        self.forms = Forms(services, Ancestors(story.database, story.log.signals))
         self.people = FormPeople(self.forms, lambda server: None)
         self.tasks: list[asyncio.Task[Any]] = []
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from tests.conftest import ManualClock
 from tests.stores.stores import STORES, OpenedDatabase
 
 from holdfast.core.config.schema import LocalServer, RemoteServer
 from holdfast.core.mcp.configured_servers import ConfiguredServer, configured_server
+from holdfast.core.mcp.leftovers import DAY_MILLIS, MANIFEST_MILLIS, SERVER_MILLIS, McpLeftovers
 from holdfast.core.mcp.manifest import Lists, MadeManifest, make_manifest
-from holdfast.core.mcp.stored_manifests import KEPT_MILLIS, StoredManifests
+from holdfast.core.mcp.stored_manifests import StoredManifests
 from holdfast.mcp.catalog import Listing, Tool
 
 pytestmark = pytest.mark.anyio
@@ -86,11 +89,70 @@ async def test_old_manifests_are_removed_unless_an_epoch_offers_them(database: O
                 id,
                 offer,
             )
-    clock.advance(KEPT_MILLIS + 1)
+    clock.advance(MANIFEST_MILLIS + 1)
     await stored.store(server("x"), made[3], "v")
     kept = [await stored.get(manifest.hash) is not None for manifest in made]
     assert kept == [True, True, False, True]  # another server's newest, an offered one, forgotten, the newest
     assert await stored.get(offering("e").hash) is not None  # the newest until now, as others may still believe
+
+
+async def test_servers_that_nobody_has_any_more_are_forgotten(database: OpenedDatabase, tmp_path: Path) -> None:
+    """MCP-367: what a Location still has is kept, and so is what an epoch offers."""
+    clock = ManualClock()
+    here, there = (StoredManifests(database, clock, place) for place in ("/here", "/there"))
+    leftovers = McpLeftovers(database, clock, tmp_path / "logs")
+    (tmp_path / "logs").mkdir()
+    await here.store(server("kept"), offering("a"), "v")
+    await here.store(server("gone"), offering("b"), "v")
+    await there.store(server("kept"), offering("c"), "v")
+    clock.advance(SERVER_MILLIS)
+    await here.touch([server("kept")])
+    clock.advance(1)
+    assert await here.newest(server("gone")) is None  # a day before it is removed
+    assert await here.newest(server("kept")) is not None
+    await leftovers.sweep()
+    assert await here.get(offering("b").hash) is not None
+    clock.advance(DAY_MILLIS)
+    await leftovers.sweep()
+    kept = [await here.get(offering(name).hash) is not None for name in "abc"]
+    assert kept == [True, False, True]  # the last one is the newest of all Locations
+    assert await there.hashes([server("kept")]) == {}
+    assert await here.hashes([server("kept")]) == {"s": offering("a").hash}
+
+
+@pytest.mark.store("sqlite", reason="its file tells whether anything was written")
+async def test_a_touch_writes_at_most_once_a_day(database: OpenedDatabase, tmp_path: Path) -> None:
+    """MCP-367: opening a Location costs no commit."""
+    clock = ManualClock()
+    stored = StoredManifests(database, clock, "/here")
+    await stored.store(server("x"), offering("a"), "v")
+    connection = apsw.Connection(str(tmp_path / "x.db"))
+
+    def version() -> object:
+        return connection.execute("pragma data_version").get
+
+    before = version()
+    await stored.touch([server("x"), server("unknown")])
+    assert version() == before
+    clock.advance(DAY_MILLIS + 1)
+    await stored.touch([server("x")])
+    assert version() != before
+    connection.close()
+
+
+async def test_logs_that_nothing_is_added_to_are_removed(database: OpenedDatabase, tmp_path: Path) -> None:
+    """MCP-367: nothing is looked for where no server ever ran."""
+    clock = ManualClock()
+    folder = tmp_path / "logs"
+    leftovers = McpLeftovers(database, clock, folder)
+    await leftovers.sweep()
+    folder.mkdir()
+    now = clock.now() / 1000
+    for name, age in (("old.log", 31), ("old.log.1", 31), ("young.log", 29)):
+        (folder / name).touch()
+        os.utime(folder / name, (now, now - age * 24 * 3600))
+    await leftovers.sweep()
+    assert [file.name for file in folder.iterdir()] == ["young.log"]
 
 
 async def test_what_cannot_be_read_is_unknown(database: OpenedDatabase, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_hostile_texts_cost_little() -> None:
     """MCP-220: a search through hundreds of tools with long descriptions and many arguments takes milliseconds."""
     arguments = {f"argument_{n}": TEXT for n in range(300)}
     tools = [tool(f"tool{n}", "word " + "aB" * 5_000 + " word" * 1_000, **arguments) for n in range(300)]
-    started = time.perf_counter()
+    started = time.process_time()
     large = ToolIndex(tuple(NamedTool(f"s_{one.name}", "s", one) for one in tools))
     assert len(large.search("word " * 1_000, lambda tool: True)) == 300
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1

@@ -16,6 +16,7 @@ from holdfast.core.event.bus import Announcement
 from holdfast.core.event.log import EventLog
 from holdfast.core.permission.authority import Authorities
 from holdfast.core.permission.permission import Permissions, Unattended, Wish
+from holdfast.core.permission.requests import RequestServices
 from holdfast.core.permission.rules import Authority
 from holdfast.core.project.project import Project
 from holdfast.core.session.ancestors import Ancestors
@@ -85,14 +86,9 @@ class Desk:
         self.database = database
         self.ear = Ear(log, ASK, REPLIED)
         self.permissions = Permissions(
-            log=log,
-            database=database,
-            ids=ids,
-            clock=clock,
-            location=location,
-            project=project_at(Path(str(database.path)).parent / project, project),
-            authorities=Authorities(location, Ancestors(database, log.signals), self._authority, self._elsewhere),
-            unattended=unattended,
+            RequestServices(log, database, ids, clock, location, unattended),
+            project_at(Path(str(database.path)).parent / project, project),
+            Authorities(location, Ancestors(database, log.signals), self._authority, self._elsewhere),
         )
         self._waiting: list[asyncio.Task[None]] = []
 

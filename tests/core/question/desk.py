@@ -13,6 +13,7 @@ from holdfast.core.clock import Ids
 from holdfast.core.database.database import Database
 from holdfast.core.event.log import EventLog
 from holdfast.core.permission.permission import Unattended
+from holdfast.core.permission.requests import RequestServices
 from holdfast.core.question.question import Questions
 from holdfast.core.session.ancestors import Ancestors
 from holdfast.schema.location import Location
@@ -42,15 +43,8 @@ class QuestionDesk:
         self.log = log
         self.database = database
         self.ear = Ear(log, ASKED, REPLIED, REJECTED)
-        self.questions = Questions(
-            log=log,
-            database=database,
-            ids=ids,
-            clock=clock,
-            location=location,
-            ancestors=Ancestors(database, log.signals),
-            unattended=unattended,
-        )
+        services = RequestServices(log, database, ids, clock, location, unattended)
+        self.questions = Questions(services, Ancestors(database, log.signals))
         self._waiting: list[asyncio.Task[tuple[Answer, ...]]] = []
 
     async def ask(

@@ -46,25 +46,34 @@ async def test_an_input_that_nobody_starts_is_started_by_the_waiter(
     assert [user_texts(request) for request in pair.model_a.requests] == [["go"]]
 
 
+@pytest.fixture
+def no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for an input to be started waits too long."""
+    monkeypatch.setattr(execution, "START_SECONDS", 1000)
+
+
+@pytest.mark.usefixtures("no_deadline")
 async def test_an_input_admitted_without_a_wake_is_not_waited_for(pair: Pair) -> None:
     """API-436, SES-058: nobody asked for it to be started."""
     await pair.b.sessions.prompt(pair.session.id, GO, resume=False)
-    await asyncio.wait_for(pair.a.sessions.wait(pair.session.id), 1)
+    await asyncio.wait_for(pair.a.sessions.wait(pair.session.id), 10)
     assert pair.model_a.requests == pair.model_b.requests == []
 
 
+@pytest.mark.usefixtures("no_deadline")
 async def test_an_input_that_could_not_start_is_waited_for_once(pair: Pair) -> None:
     """API-436: no model, so the input stays pending; every wait returns at once and tries nothing again."""
     await pair.a.sessions.switch_model(pair.session.id, ModelRef(id="unknown", provider_id="nobody"))
     await pair.a.sessions.prompt(pair.session.id, GO)
     for _ in range(2):
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             await pair.a.sessions.wait(pair.session.id)
     assert await pair.a.store.waiting(pair.session.id) == {"steer"}
     with pytest.raises(ApiError):
         await pair.a.sessions.run(pair.session.id)
 
 
+@pytest.mark.usefixtures("no_deadline")
 async def test_an_input_held_back_by_an_interruption_is_not_waited_for(pair: Pair) -> None:
     """API-436, SES-068: a queued input stays for whoever wakes it."""
     gate = pair.model_b.hold(0)
@@ -73,7 +82,7 @@ async def test_an_input_held_back_by_an_interruption_is_not_waited_for(pair: Pai
     await pair.b.sessions.prompt(pair.session.id, Prompt(text="later"), delivery="queue")
     waiting = asyncio.create_task(pair.a.sessions.wait(pair.session.id))
     await pair.b.sessions.interrupt(pair.session.id)
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 10)
     gate.set()
     assert await pair.a.store.waiting(pair.session.id) == {"queue"}
     assert pair.model_a.requests == []

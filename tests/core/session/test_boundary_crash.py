@@ -59,7 +59,7 @@ class Scene(NamedTuple):
 
 
 @pytest.fixture
-def camera(tmp_path: Path) -> Iterator[Camera]:
+def camera(tmp_path: Path, synced_commits: None) -> Iterator[Camera]:
     camera = Camera(tmp_path / "pictures")
     yield camera
     camera.unregister()

@@ -9,7 +9,7 @@ from tests.core.session.support_machine import SessionMachine
 
 # What a failing sequence did depends on threads too, so shrinking it would chase another one.
 SOME = settings(
-    max_examples=60,
+    max_examples=30,
     stateful_step_count=12,
     deadline=None,
     database=None,

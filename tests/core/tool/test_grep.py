@@ -230,7 +230,7 @@ async def test_a_grep_that_runs_out_of_time_returns_what_it_found(
     line = json.dumps({"type": "match", "data": record}, separators=(",", ":"))
     engine.write_text(f"#!/bin/sh\nprintf '%s\\n' '{line}'\nexec sleep 1000\n", encoding="utf-8")
     engine.chmod(0o755)
-    search = Search(processes, ENVIRONMENT, str(engine), timeout=0.7)
+    search = Search(processes, ENVIRONMENT, str(engine), timeout=1.5)
     output = await caller("grep", grep_tool(LocationPaths(root), search, Recorder(), readable))(pattern="import")
     assert paths(output) == ["a.py"]
     assert texts(output)[0].endswith("(the search took too long; there may be more)")

@@ -10,6 +10,7 @@ from holdfast.core.config.discovery import CandidateFile, discover, project_fold
 from holdfast.core.config.document import DOT, Directory, Document
 from holdfast.core.config.environment import directories
 from holdfast.core.config.merge import merge
+from holdfast.core.config.project_directory import project_directory
 from holdfast.core.config.reading import MOST_PROBLEMS, ConfigLocation, DocumentReader
 from holdfast.core.config.trust import NAME as TRUST_FILE
 from holdfast.core.config.trust import TRUST_NOTHING, TrustRequest, TrustSource, check_trust
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from holdfast.core.config.document import Entry, Origin
+    from holdfast.core.config.project_directory import ProjectDirectory
     from holdfast.core.config.trust import Trust
     from holdfast.core.filesystem.ownership import Owners
 
@@ -38,6 +40,7 @@ class Config:
         diagnostics: Iterable[Diagnostic] = (),
         requests: Iterable[tuple[TrustRequest, bool]] = (),
         watch: Watch | None = None,
+        project: ProjectDirectory | None = None,
     ) -> None:
         """`requests` are the settings that need trust, per source, and whether they are trusted; `watch` detects
         changed files."""
@@ -45,7 +48,13 @@ class Config:
         self._diagnostics = tuple(diagnostics)
         self._requests = tuple(requests)
         self._documents = tuple(entry for entry in self._entries if isinstance(entry, Document))
+        self._project = project
         self.watch = watch or Watch()
+
+    @property
+    def directory_trusted(self) -> bool:
+        """Whether programs of the user may start in the project's directory."""
+        return self._project is not None and self._project.trusted
 
     def entries(self) -> tuple[Entry, ...]:
         """Documents and folders, lowest priority first; a folder follows its own documents."""
@@ -59,16 +68,21 @@ class Config:
         return next((found.data[key] for found in reversed(self._documents) if key in found.data), None)
 
     def sources(self) -> tuple[TrustSource, ...]:
-        """The project's files and folders with settings that need trust. Reads folders and plugin files."""
+        """The project's files and folders with settings that need trust, and its directory if the user's programs would
+        start there. Reads folders and plugin files."""
         from holdfast.core.config.folder import folder_request
 
         strict = strict_rules(self._documents)
         folders = (entry for entry in self._entries if isinstance(entry, Directory) and entry.origin != "user")
         requests = (*self._requests, *((folder_request(folder.path, strict), folder.trusted) for folder in folders))
-        return tuple(
-            TrustSource(request.path, request.digest(request.contents()), request.grants, trusted)
-            for request, trusted in requests
-            if request.grants
+        directory = self._project.source(self._documents) if self._project is not None else None
+        return (
+            *(
+                TrustSource(request.path, request.digest(request.contents()), request.grants, trusted)
+                for request, trusted in requests
+                if request.grants
+            ),
+            *((directory,) if directory is not None else ()),
         )
 
     @property
@@ -113,7 +127,7 @@ def load_config(
     problems = loading.problems()
     for problem in problems:
         log.log(logging.ERROR if problem.severity == "error" else logging.WARNING, "%s", describe(problem))
-    return Config(loading.entries(), problems, loading.requests(), watch)
+    return Config(loading.entries(), problems, loading.requests(), watch, project_directory(root, trust))
 
 
 class _Loading:

@@ -1,7 +1,7 @@
 """Stores which project configuration the user trusts.
 
-Trust is given to one source, a file or a `.opencode` folder. It is bound to the source's real path, its owner and a
-digest of its grants; a change of any of these requires a new decision."""
+Trust is given to one source: a file, a `.opencode` folder, or the project's directory. It is bound to the source's
+real path, its owner and a digest of its grants; a change of any of these requires a new decision."""
 
 from __future__ import annotations
 
@@ -38,12 +38,14 @@ class TrustDecision(Frozen):
 
 
 class TrustSource(Frozen):
-    """A configuration file or folder of a project with settings that need trust."""
+    """A configuration file or folder of a project with settings that need trust, or the project's directory."""
 
     path: Path
     digest: str
     grants: tuple[Grant, ...]
     trusted: bool
+    directory: bool = False
+    """It is the project's directory, in which programs of the user would start."""
 
 
 class TrustRequest(Frozen):

@@ -20,6 +20,7 @@ from holdfast.core.file_lock import wait_for_lock
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
     from pathlib import Path
 
@@ -91,6 +92,13 @@ class CredentialStore:
         mine = (credential for credential in self._read() if credential.integration_id == integration_id)
         return tuple(sorted(mine, key=lambda credential: (credential.created, credential.id), reverse=True))
 
+    def stamp(self) -> object:
+        """Another value after each change, whichever process made it. None while there is no file."""
+        try:
+            return _stamp(self._path.stat())
+        except OSError:
+            return None
+
     def get(self, id: str) -> Credential | None:
         return next((credential for credential in self._read() if credential.id == id), None)
 
@@ -158,7 +166,7 @@ class CredentialStore:
             return ()
         except OSError as error:
             raise CredentialsUnreadable(self._path, str(error)) from error
-        stamp = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        stamp = _stamp(status)
         if self._seen is not None and self._seen[0] == stamp:
             return self._seen[1]
         try:
@@ -182,3 +190,7 @@ class CredentialStore:
     def _changed(self, integration_id: str) -> None:
         for listener in list(self._listeners):
             listener(integration_id)
+
+
+def _stamp(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -17,17 +17,13 @@ from holdfast.schema.record import Record
 from holdfast.schema.session_event import FormAsked, FormCancelled, FormReplied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
 
-    from holdfast.core.clock import Clock, Ids
-    from holdfast.core.database.database import Database
-    from holdfast.core.event.log import EventLog
     from holdfast.core.form import answer as answers
     from holdfast.core.form import definition
-    from holdfast.core.permission.permission import Unattended
+    from holdfast.core.permission.requests import RequestServices
     from holdfast.core.session.ancestors import Ancestors
     from holdfast.schema.form import FormField
-    from holdfast.schema.location import Location
     from holdfast.schema.question import QuestionTool
 else:
     answers = deferred("holdfast.core.form.answer")
@@ -74,23 +70,9 @@ class Forms(Requests[Form, FormReply]):
     answer_type = FormReply
     deleted = FormReply(cancelled="interrupted")
 
-    def __init__(
-        self,
-        *,
-        log: EventLog,
-        database: Database,
-        ids: Ids,
-        clock: Clock,
-        location: Location,
-        ancestors: Ancestors,
-        unattended: Unattended = "wait",
-        wake: Callable[[str], None] = lambda session_id: None,
-        ending: Callable[[], bool] = lambda: False,
-    ) -> None:
-        super().__init__(log, database, clock, location, wake, ending)
-        self._ids = ids
+    def __init__(self, services: RequestServices, ancestors: Ancestors) -> None:
+        super().__init__(services)
         self._ancestors = ancestors
-        self.unattended: Unattended = unattended
 
     @property
     def ending(self) -> bool:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.core.mcp.people import FormPeople
     from holdfast.core.mcp.server_host import ServerHost
     from holdfast.core.process.process import Processes
+    from holdfast.core.project.project import Project
     from holdfast.core.runner.sampling import ModelSampling
     from holdfast.core.runner.services import RunnerServices
     from holdfast.core.scope import Scope
@@ -48,6 +49,7 @@ class LocationMcp(Frozen):
 def open_mcp(
     process: ProcessServices,
     location: Location,
+    project: Project,
     config: LiveConfig,
     catalog: Catalog,
     agents: Agents,
@@ -57,17 +59,20 @@ def open_mcp(
 ) -> LocationMcp:
     """Follows the configuration. The integrations of remote servers, and the agents' rules for their tools, are rebuilt
     whenever the servers change."""
-    credentials, clock = process.providers.credentials, process.sessions.clock
+    credentials, clock, data = process.providers.credentials, process.sessions.clock, process.host.directories.data
 
     def host() -> ServerHost:
         from holdfast.core.mcp.server_host import ServerHost
+        from holdfast.core.mcp.start_places import StartPlaces
         from holdfast.core.mcp.stored_manifests import StoredManifests
 
         scope.add(credentials.on_change(servers.credential_changed))
         return ServerHost(
             directory=Path(location.directory),
-            environment=process.host.environment,
-            logs=process.host.directories.data / "mcp",
+            places=StartPlaces(
+                Path(location.directory), project.directory, data / "mcp-start", process.host.environment
+            ),
+            logs=data / "mcp",
             processes=processes,
             manifests=StoredManifests(process.database, clock, location.directory),
             authorizations=authorizations,
@@ -98,10 +103,10 @@ def open_mcp(
 
     people = Lazy(make_people)
     authorizations = Lazy(make_authorizations)
-    servers = LocationServers(host, changed)
+    servers = LocationServers(host, process.tools.mcp_starts, changed)
     catalog.integrations.extend(configure)
-    servers.use(_configured(config.current))
-    config.follow(lambda new: partial(servers.use, _configured(new)), scope)
+    servers.use(_configured(config.current), config.current.directory_trusted)
+    config.follow(lambda new: partial(servers.use, _configured(new), new.directory_trusted), scope)
     return LocationMcp(servers, authorizations, people)
 
 

@@ -6,7 +6,7 @@ import logging
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from holdfast.core.agent.agents import Agents
 from holdfast.core.agent.builtin import builtin_agents
@@ -43,6 +43,7 @@ from holdfast.core.location.terminals import Terminals
 from holdfast.core.location.toolbox import BuiltinTools
 from holdfast.core.permission.authority import Authorities
 from holdfast.core.permission.permission import Permissions
+from holdfast.core.permission.requests import RequestServices
 from holdfast.core.plugin.external import ExternalPlugins, external_plugins
 from holdfast.core.plugin.plugin import PluginProblem
 from holdfast.core.plugin.plugin_location import PluginLocation
@@ -84,8 +85,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-R = TypeVar("R", Questions, Forms)
-
 
 async def open_location(process: ProcessServices, location: Location, project: Project) -> LocationServices:
     """What is built before an error is closed again."""
@@ -109,9 +108,9 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     # What people are asked.
     agents, ancestors = Agents(batches), Ancestors(process.database, sessions.log.signals)
     authorities = Authorities(location, ancestors, agents.authority, process.authority_at)
-    permissions = _permissions(process, location, project, authorities)
-    questions = _requests(Questions, process, location, ancestors)
-    forms = _requests(Forms, process, location, ancestors)
+    requests = _requests(process, location)
+    permissions = Permissions(requests, project, authorities)
+    questions, forms = Questions(requests, ancestors), Forms(requests, ancestors)
     global_forms = GlobalForms(sessions.ids, sessions.clock, announce)
     opening.callback(global_forms.close)
     authorizer = PermissionAuthorizer(permissions, sessions.ownership.identify)
@@ -131,7 +130,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         callable_agents = CallableAgents(
             agents, sessions.store.ancestors, authorities, remembered(config, subagent_settings)
         )
-        mcp = open_mcp(process, location, config, catalog, agents, processes, forms, scope)
+        mcp = open_mcp(process, location, project, config, catalog, agents, processes, forms, scope)
         mcp_tools = open_mcp_tools(mcp.servers, config, agents, authorizer, lambda: tools.names, scope)
         context = open_location_context(
             process, location, project, config, contributions, processes, callable_agents, mcp_tools, scope, batches
@@ -273,33 +272,14 @@ def _config(process: ProcessServices, location: Location, project: Project, batc
     return LiveConfig(load, batches, partial(process.wakeups.location, location))
 
 
-def _permissions(
-    process: ProcessServices, location: Location, project: Project, authorities: Authorities
-) -> Permissions:
+def _requests(process: ProcessServices, location: Location) -> RequestServices:
     sessions = process.sessions
-    return Permissions(
+    return RequestServices(
         log=sessions.log,
         database=process.database,
         ids=sessions.ids,
         clock=sessions.clock,
         location=location,
-        project=project,
-        authorities=authorities,
-        unattended=process.host.unattended,
-        wake=process.wakeups.session,
-        ending=process.wakeups.ending,
-    )
-
-
-def _requests(kind: type[R], process: ProcessServices, location: Location, ancestors: Ancestors) -> R:
-    sessions = process.sessions
-    return kind(
-        log=sessions.log,
-        database=process.database,
-        ids=sessions.ids,
-        clock=sessions.clock,
-        location=location,
-        ancestors=ancestors,
         unattended=process.host.unattended,
         wake=process.wakeups.session,
         ending=process.wakeups.ending,

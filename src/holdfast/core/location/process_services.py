@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.core.credential.store import CredentialStore
     from holdfast.core.database.database import Database
     from holdfast.core.filesystem.ownership import Owners
+    from holdfast.core.mcp.background_starts import BackgroundStarts
     from holdfast.core.permission.authority import AuthorityAt
     from holdfast.core.permission.permission import Unattended
     from holdfast.core.process.sandbox.backends import Backends
@@ -76,6 +77,7 @@ class SharedTools(Frozen):
     isolation: CopyServices
     sandboxes: Backends
     """How this machine can confine commands."""
+    mcp_starts: BackgroundStarts
 
 
 class ProcessServices(Frozen):

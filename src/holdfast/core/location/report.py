@@ -70,6 +70,7 @@ def config_report(services: LocationServices) -> ConfigReport:
                 trusted=source.trusted,
                 digest=source.digest,
                 wants=tuple(grant.wants for grant in source.grants),
+                directory=source.directory or None,
             )
             for source in config.sources()
         ),

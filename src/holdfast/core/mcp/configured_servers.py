@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -42,6 +40,10 @@ class ConfiguredServer(Frozen):
     timeouts: ServerTimeouts
     secrets: frozenset[str] = frozenset()
     """Values that are never shown."""
+    of_project: bool = False
+    """The project's own configuration, which is trusted, has it."""
+    in_project: bool = False
+    """Whether it may start in the project's directory."""
 
     def __repr__(self) -> str:
         return f"ConfiguredServer({self.name})"  # it may hold keys
@@ -49,6 +51,11 @@ class ConfiguredServer(Frozen):
     @property
     def disabled(self) -> bool:
         return bool(self.config.disabled)
+
+    @property
+    def local(self) -> bool:
+        """Whether it is a process that is started."""
+        return isinstance(self.config, schema.LocalServer)
 
     @property
     def eager(self) -> bool:
@@ -70,6 +77,7 @@ class ConfiguredServer(Frozen):
 def configured_servers(documents: Sequence[Document]) -> dict[str, ConfiguredServer]:
     """By name. A later document replaces a server whole; an entry without `type` changes the one that is known."""
     found: dict[str, dict[str, Any]] = {}
+    of_project: set[str] = set()
     timeout: dict[str, int] = {}
     secrets: frozenset[str] = frozenset()
     for document in documents:
@@ -79,10 +87,11 @@ def configured_servers(documents: Sequence[Document]) -> dict[str, ConfiguredSer
         for name, entry in mcp.get("servers", {}).items():
             if "type" in entry:
                 found[name] = entry
+                (of_project.add if document.origin == "project" else of_project.discard)(name)
             elif name in found:
                 found[name] = {**found[name], **entry}
     return {
-        name: configured_server(name, msgspec.convert(entry, ServerConfig), timeout, secrets)
+        name: configured_server(name, msgspec.convert(entry, ServerConfig), timeout, secrets, name in of_project)
         for name, entry in sorted(found.items())
         if name not in RESERVED_SERVERS
     }
@@ -93,19 +102,13 @@ def configured_server(
     config: ServerConfig,
     timeout: Mapping[str, int] | None = None,
     secrets: frozenset[str] = frozenset(),
+    of_project: bool = False,
 ) -> ConfiguredServer:
     """`timeout` is `mcp.timeout`, which counts where the server has none of its own."""
     own = msgspec.to_builtins(config.timeout) if config.timeout is not None else {}
     merged = {**_spread(timeout or {}), **_spread(own)}
     timeouts = ServerTimeouts(**{kind: milliseconds / 1000 for kind, milliseconds in merged.items()})
-    return ConfiguredServer(name, config, timeouts, _secrets(config, secrets))
-
-
-def working_directory(config: schema.LocalServer, location: Path, home: str | None) -> Path:
-    given = config.cwd or ""
-    if home and (given == "~" or given.startswith("~/")):
-        return Path(os.path.normpath(f"{home}/{given[1:]}"))
-    return Path(os.path.normpath(location / given))
+    return ConfiguredServer(name, config, timeouts, _secrets(config, secrets), of_project)
 
 
 def _spread(timeout: Mapping[str, int]) -> dict[str, int]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.config.environment import home_directory
 from holdfast.core.config.schema import LocalServer
-from holdfast.core.mcp.configured_servers import working_directory
 from holdfast.core.mcp.manifest import MOST_RESOURCES, TOOLS_BYTES
 from holdfast.core.mcp.server_process import start_server
 from holdfast.mcp.capabilities import Implementation
@@ -36,10 +34,10 @@ async def open_client(
     config = server.config
     timeouts = Timeouts(server.timeouts.startup, server.timeouts.catalog, server.timeouts.execution)
     if isinstance(config, LocalServer):
-        local, directory = config, working_directory(config, host.directory, str(home_directory(host.environment)))
+        local = config
 
         async def start() -> ServerProcess:
-            return start_server(host.processes, local, directory, host.environment, log)
+            return start_server(host.processes, server, local, host.places, log)
 
         return await connect_stdio(
             start, INFO, handlers=handlers, timeouts=timeouts, limits=LIMITS, last_version=last_version

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def describe(server: Server) -> McpServer:
-    config, state = server.configured.config, server.status
+    config, state, place = server.configured.config, server.status, server.place
     url = config.url if isinstance(config, RemoteServer) and config.oauth is not False else None
     return McpServer(
         name=server.name,
@@ -39,6 +39,8 @@ def describe(server: Server) -> McpServer:
         tools=len(server.known.manifest.tools) if server.known is not None else None,
         version=server.version,
         problems=server.problems or None,
+        directory=str(place.directory) if place is not None and place.directory is not None else None,
+        directory_reason=place.reason if place is not None else None,
     )
 
 

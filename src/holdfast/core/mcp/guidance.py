@@ -6,6 +6,7 @@ connection comes or goes. All of it is text of strangers: bounded, escaped, and 
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -176,34 +177,44 @@ def listed_servers(
 
 
 def _cut(listed: ListedServers, room: int) -> ListedServers:
-    """Names of tools in equal shares, as many as fit; if not even the servers fit, as many of those."""
-    bare = [
-        msgspec.structs.replace(server, tools=(), more=len(server.tools) + server.more) for server in listed.servers
-    ]
-    while bare and _size(ListedServers(servers=tuple(bare), more=1)) > room:
-        if any(server.instructions for server in bare):
-            bare = [msgspec.structs.replace(server, instructions="") for server in bare]
-        else:
-            bare = bare[: len(bare) * 9 // 10]
-    left = room - _size(ListedServers(servers=tuple(bare), more=1))
-    names = {server.name: server.tools for server in listed.servers}
-    shown: dict[str, tuple[str, ...]] = {}
-    shares = sorted(bare, key=lambda server: (sum(map(_width, names[server.name])), server.name))
-    for number, server in enumerate(shares):
-        share = left // (len(shares) - number) - _width("and 0000 more")
-        own: list[str] = []
-        for name in names[server.name]:
-            share -= _width(name)
-            if share < 0:
-                break
-            own.append(name)
-        left -= sum(map(_width, own)) + _width("and 0000 more")
-        shown[server.name] = tuple(own)
-    cut = (
-        msgspec.structs.replace(server, tools=shown[server.name], more=server.more - len(shown[server.name]))
-        for server in bare
+    """As many names of tools as fit, in equal shares; if not even the servers fit, as many of those."""
+    bare = _without_tools(listed.servers, room)
+    names = [server.tools for server in listed.servers[: len(bare)]]
+    needs = [sum(map(_width, own)) + MORE_WIDTH for own in names]
+    shares = _shares(needs, room - _size(ListedServers(servers=bare, more=1)))
+    told = [_fitting(own, share - MORE_WIDTH) for own, share in zip(names, shares, strict=True)]
+    servers = (
+        msgspec.structs.replace(server, tools=own, more=server.more - len(own))
+        for server, own in zip(bare, told, strict=True)
     )
-    return ListedServers(servers=tuple(cut), more=len(listed.servers) - len(bare))
+    return ListedServers(servers=tuple(servers), more=len(listed.servers) - len(bare))
+
+
+def _without_tools(servers: Sequence[ListedServer], room: int) -> tuple[ListedServer, ...]:
+    """The servers with the number of their tools only; if they do not fit like that, without instructions, and then as
+    many as fit."""
+    replace = msgspec.structs.replace
+    bare = tuple(replace(server, tools=(), more=len(server.tools) + server.more) for server in servers)
+    if _size(ListedServers(servers=bare, more=1)) > room:
+        bare = tuple(replace(server, instructions="") for server in bare)
+    while bare and _size(ListedServers(servers=bare, more=1)) > room:
+        bare = bare[: len(bare) * 9 // 10]
+    return bare
+
+
+def _shares(needs: Sequence[int], room: int) -> list[int]:
+    """Equal shares of the room. What one does not need goes to those that need more."""
+    shares = [0] * len(needs)
+    for done, index in enumerate(sorted(range(len(needs)), key=needs.__getitem__)):
+        shares[index] = min(needs[index], room // (len(needs) - done))
+        room -= shares[index]
+    return shares
+
+
+def _fitting(names: Sequence[str], room: int) -> tuple[str, ...]:
+    """The first of these names that fit."""
+    widths = accumulate(map(_width, names))
+    return tuple(name for name, width in zip(names, widths, strict=True) if width <= room)
 
 
 def _instructions(given: Mapping[str, str], room: int) -> dict[str, str]:
@@ -237,6 +248,7 @@ def _entry(named: NamedTool, most: int) -> str:
 
 
 def _width(name: str) -> int:
+    """With its separator."""
     return len(name) + 2
 
 
@@ -246,3 +258,4 @@ def _size(listed: ListedServers) -> int:
 
 
 _CODEC = JsonCodec(ListedServers)
+MORE_WIDTH = _width("and 0000 more")

@@ -23,7 +23,7 @@ from holdfast.core.mcp.elicitation import ID_CHARACTERS, KIND, VISIT, Elicitatio
 from holdfast.core.permission.requests import TooManyRequests, Unreachable
 from holdfast.mcp.errors import ProtocolError, RpcError
 from holdfast.mcp.input import INPUT_METHODS, Elicitation, ElicitationAnswer, InputRequired, method_of
-from holdfast.mcp.messages import INTERNAL_ERROR, INVALID_PARAMS
+from holdfast.mcp.messages import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 from holdfast.schema.codec import decode_any, encode
 from holdfast.schema.question import QuestionTool
 
@@ -41,6 +41,8 @@ MOST_COMPLETED = 100
 LOOK_SECONDS = 0.02
 INPUT_BYTES = 1024 * 1024
 """Of what a result asks for and of the server's state, as they are stored."""
+MOST_QUESTIONS = 20
+"""During one execution of a call."""
 CANCELLED = FormReply(cancelled="interrupted")
 
 Key = tuple[str, str, str]
@@ -55,6 +57,7 @@ class _Execution:
         self.given: tuple[InputRequired, Mapping[str, ElicitationAnswer]] | None = None
         """The newest input that was required, and the answers."""
         self.asked = False
+        self.questions = 0
         self.context: Context | None = None
         """That of the call. A question of a server comes in another one, and the wait for it is no work of the call."""
         self.asking: set[asyncio.Task[Sequence[tuple[Form, FormReply]]]] = set()
@@ -81,6 +84,10 @@ class FormPeople:
 
     async def elicit(self, server: str, request: Elicitation, whom: CallFor) -> ElicitationAnswer:
         """Raises RpcError, which the server reads."""
+        execution = self._execution(whom)
+        execution.questions += 1
+        if execution.questions > MOST_QUESTIONS:
+            raise RpcError(INVALID_REQUEST, f"A call may ask for input at most {MOST_QUESTIONS} times")
         try:
             draft = as_draft(server, request)
         except ElicitationRefused as error:

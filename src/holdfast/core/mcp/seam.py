@@ -59,7 +59,10 @@ class ManifestTemplate(Record):
 
 
 class Manifest(Record):
-    """What a server said it offers: tools and prompts sorted by name, resources by address, texts bounded."""
+    """What a server said it offers: tools and prompts sorted by name, resources by address, texts bounded.
+
+    Its parts resemble those of `holdfast.mcp.catalog` and are records of their own: these are stored, and hashed by
+    their bytes; they hold only what was checked; and reading them imports nothing of the protocol."""
 
     instructions: str | None = None
     tools: tuple[ManifestTool, ...] = ()

@@ -59,7 +59,7 @@ async def _use(
     pause = FIRST_PAUSE
     given: Input = (None, None)
     answered: InputRequired | None = None
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS + 1):
         if required is not None and required is not answered:
             if not required.requests:
                 await asyncio.sleep(pause)
@@ -87,7 +87,7 @@ async def _use(
         if not isinstance(result, InputRequired):
             return result
         required = result
-    raise ServerUnavailable(server.name, f"it asked for input {ROUNDS} times in one call")
+    raise ServerUnavailable(server.name, f"it asked for input or a credential more than {ROUNDS} times in one call")
 
 
 async def _answers(

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from holdfast.core.clock import Clock
     from holdfast.core.lazy import Lazy
     from holdfast.core.mcp.authorizations import McpAuthorizations
     from holdfast.core.mcp.seam import People, Sampler
+    from holdfast.core.mcp.start_places import StartPlaces
     from holdfast.core.mcp.stored_manifests import StoredManifests
     from holdfast.core.process.process import Processes
     from holdfast.schema.record import Record
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 class ServerHost(Frozen):
     directory: Path
     """Of the Location."""
-    environment: Mapping[str, str]
-    """The runtime's own; servers get an allow-list of it."""
+    places: StartPlaces
+    """Where local servers start."""
     logs: Path
     """The folder of the servers' logs."""
     processes: Processes

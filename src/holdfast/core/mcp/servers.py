@@ -8,12 +8,14 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.core.database.errors import StorageError
 from holdfast.schema.exceptions import McpServerNotFound
 from holdfast.schema.mcp import McpStatusChanged
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 
+    from holdfast.core.mcp.background_starts import BackgroundStarts
     from holdfast.core.mcp.configured_servers import ConfiguredServer
     from holdfast.core.mcp.seam import CallFor, KnownServer, Manifest, Sampler
     from holdfast.core.mcp.server import Server
@@ -28,6 +30,8 @@ T = TypeVar("T")
 UNASKED_SECONDS = 0.25
 """How long a Location is open before servers are started that nobody has called: a command that only looks at
 something ends before that."""
+TOUCH_SECONDS = 12 * 3600.0
+"""How often it is noted that the servers are still in use."""
 LEARN_SECONDS = 15.0
 """How long a model waits for tools of servers that have never said what they offer."""
 
@@ -35,14 +39,16 @@ LEARN_SECONDS = 15.0
 class LocationServers:
     """A `seam.Servers`."""
 
-    def __init__(self, host: Callable[[], ServerHost], changed: Callable[[], None]) -> None:
+    def __init__(self, host: Callable[[], ServerHost], starts: BackgroundStarts, changed: Callable[[], None]) -> None:
         """`host` is made with the first server. `changed` is called when there are other servers than before."""
         self._make_host = host
+        self._starts = starts
         self._changed = changed
         self._made_host: ServerHost | None = None
         self.sampler: Callable[[], Sampler | None] = lambda: None
         """What gives servers answers of a model. Set before a server is started."""
         self._configured: Mapping[str, ConfiguredServer] = {}
+        self._directory_trusted = False
         self._added: dict[str, ConfiguredServer] = {}
         self._removed: set[str] = set()
         self._switched: dict[str, bool] = {}
@@ -52,6 +58,7 @@ class LocationServers:
         self._opened = False
         self._closed = False
         self._unasked: asyncio.TimerHandle | None = None
+        self._touching: asyncio.Task[None] | None = None
         self._work: set[asyncio.Task[None]] = set()
 
     # -- which servers there are -----------------------------------------------------------------------------------
@@ -70,7 +77,10 @@ class LocationServers:
     def wanted(self) -> dict[str, ConfiguredServer]:
         """What there should be, by name: the configured servers and what was added, without what was removed."""
         kept = {name: server for name, server in self._configured.items() if name not in self._removed}
-        return {**kept, **self._added}
+        return {
+            name: server.replace(in_project=server.of_project or self._directory_trusted) if server.local else server
+            for name, server in {**kept, **self._added}.items()
+        }
 
     def all(self) -> tuple[Server, ...]:
         """Sorted by name."""
@@ -83,9 +93,11 @@ class LocationServers:
             raise McpServerNotFound(name)
         return found
 
-    def use(self, configured: Mapping[str, ConfiguredServer]) -> None:
-        """From now on these are the configured servers. Those that have not changed stay connected."""
+    def use(self, configured: Mapping[str, ConfiguredServer], directory_trusted: bool) -> None:
+        """From now on these are the configured servers. Those that have not changed stay connected.
+        `directory_trusted`: whether servers that are not the project's own may start in its directory."""
         self._configured = configured
+        self._directory_trusted = directory_trusted
         self._apply()
 
     async def open(self) -> None:
@@ -94,6 +106,7 @@ class LocationServers:
         servers = tuple(self._servers.values())
         await self._read_known(servers)
         if servers:
+            self._touch_daily()
             self._unasked = asyncio.get_running_loop().call_later(UNASKED_SECONDS, _keep, servers)
 
     def add(self, server: ConfiguredServer) -> None:
@@ -130,6 +143,9 @@ class LocationServers:
         self._closed = True
         if self._unasked is not None:
             self._unasked.cancel()
+        if self._touching is not None:
+            self._touching.cancel()
+            await asyncio.wait({self._touching})
         servers, self._servers, self._known = tuple(self._servers.values()), {}, ()
         if servers:
             await asyncio.gather(*(server.close() for server in servers))
@@ -173,7 +189,7 @@ class LocationServers:
         if unknown:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LEARN_SECONDS):
-                    await asyncio.gather(*(server.learn() for server in unknown))
+                    await asyncio.gather(*(server.learn(unasked=names is None) for server in unknown))
         return any(server.known is not None for server in unknown)
 
     async def manifest(self, hash: str) -> Manifest | None:
@@ -266,11 +282,14 @@ class LocationServers:
         from holdfast.core.mcp.server import Server
 
         enabled = self._switched.get(configured.name, not configured.disabled)
-        made = self._servers[configured.name] = Server(configured, self._host, self._forget_known, enabled=enabled)
+        made = self._servers[configured.name] = Server(
+            configured, self._host, self._starts, self._forget_known, enabled=enabled
+        )
         return made
 
     async def _begin(self, servers: Iterable[Server]) -> None:
         await self._read_known(servers)
+        self._touch_daily()
         _keep(servers)
 
     async def _read_known(self, servers: Iterable[Server]) -> None:
@@ -279,6 +298,16 @@ class LocationServers:
             if not server.connected:  # otherwise it was read in the meantime
                 server.begin(stored)
                 self._known = None
+
+    def _touch_daily(self) -> None:
+        if self._touching is None and not self._closed:
+            self._touching = asyncio.create_task(self._touch())
+
+    async def _touch(self) -> None:
+        while True:
+            with suppress(StorageError):
+                await self._host.manifests.touch([server.configured for server in self._servers.values()])
+            await asyncio.sleep(TOUCH_SECONDS)
 
     def _forget_known(self) -> None:
         self._known = None

@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.core.config.schema import LocalServer
 from holdfast.core.database.unit import Statement, Unit, Value
+from holdfast.core.mcp.leftovers import DAY_MILLIS, MANIFEST_MILLIS, SERVER_MILLIS
 from holdfast.core.mcp.seam import KnownServer, Manifest
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.mcp.configured_servers import ConfiguredServer
     from holdfast.core.mcp.manifest import MadeManifest
-
-KEPT_MILLIS = 7 * 24 * 3600 * 1000
-"""How long a manifest is kept that is neither a server's newest nor offered by an epoch."""
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +47,9 @@ class StoredManifests:
         self._decoder = msgspec.json.Decoder(Manifest)
 
     async def newest(self, server: ConfiguredServer) -> StoredServer | None:
+        since = self._clock.now() - SERVER_MILLIS
         for key in (own := self._own_key(server), server.key):
-            for hash, version, data in await self._database.fetch("mcp.newest", {"key": key}):
+            for hash, version, data in await self._database.fetch("mcp.newest", {"key": key, "since": since}):
                 if (manifest := self._decode(data)) is not None:
                     return StoredServer(KnownServer(server.name, str(hash), manifest), str(version), key == own)
         return None
@@ -79,10 +78,18 @@ class StoredManifests:
                     Statement("mcp.store_manifest", {"hash": made.hash, "data": made.data, "now": now}),
                     *(Statement("mcp.use_newest", {"key": key, "now": now}) for key in keys),
                     *(Statement("mcp.set_newest", {**newest, "key": key}) for key in keys),
-                    Statement("mcp.forget", {"before": now - KEPT_MILLIS}),
+                    Statement("mcp.forget", {"before": now - MANIFEST_MILLIS}),
                 ),
             )
         )
+
+    async def touch(self, servers: Iterable[ConfiguredServer]) -> None:
+        """These servers are still in use: what is known of them is kept. Writes at most once a day."""
+        keys = [key for server in servers for key in (server.key, self._own_key(server))]
+        now = self._clock.now()
+        values: dict[str, Value] = {"keys": encode(keys).decode(), "before": now - DAY_MILLIS}
+        if await self._database.fetch("mcp.untouched", values):
+            await self._database.submit(Unit("mcp", local=(Statement("mcp.touch", {**values, "now": now}),)))
 
     def _own_key(self, server: ConfiguredServer) -> str:
         return f"{server.key}:{self._location}" if isinstance(server.config, LocalServer) else server.key

@@ -34,15 +34,12 @@ from holdfast.schema.record import Record
 from holdfast.schema.session_event import PermissionAsked, PermissionReplied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from holdfast.core.clock import Clock, Ids
-    from holdfast.core.database.database import Database
-    from holdfast.core.event.log import EventLog
     from holdfast.core.permission.authority import Authorities
+    from holdfast.core.permission.requests import RequestServices
     from holdfast.core.permission.rules import Authority
     from holdfast.core.project.project import Project
-    from holdfast.schema.location import Location
     from holdfast.schema.permission import Effect, PermissionSource
 
 Unattended = Literal["wait", "deny", "allow"]
@@ -87,25 +84,10 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
     saved_beats_narrower_ask = False
     """Whether a saved approval also covers what a narrower rule asks for."""
 
-    def __init__(
-        self,
-        *,
-        log: EventLog,
-        database: Database,
-        ids: Ids,
-        clock: Clock,
-        location: Location,
-        project: Project,
-        authorities: Authorities,
-        unattended: Unattended = "wait",
-        wake: Callable[[str], None] = lambda session_id: None,
-        ending: Callable[[], bool] = lambda: False,
-    ) -> None:
-        super().__init__(log, database, clock, location, wake, ending)
-        self.saved = SavedApprovals(database, ids, clock, project)
-        self.unattended: Unattended = unattended
+    def __init__(self, services: RequestServices, project: Project, authorities: Authorities) -> None:
+        super().__init__(services)
+        self.saved = SavedApprovals(services.database, services.ids, services.clock, project)
         self.authorities = authorities
-        self._ids = ids
 
     async def assert_allowed(self, wish: Wish) -> None:
         """Return when the call is allowed, however long a person takes to decide. Raises DeniedByRule,

@@ -36,11 +36,12 @@ from holdfast.schema.session_event import RequestTaken
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Sequence
 
-    from holdfast.core.clock import Clock
+    from holdfast.core.clock import Clock, Ids
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
     from holdfast.core.event.publisher import Publisher
+    from holdfast.core.permission.permission import Unattended
     from holdfast.schema.location import Location
     from holdfast.schema.record import Record
 
@@ -89,9 +90,23 @@ class _Open(Frozen, Generic[R, A]):
     """Whether the answer need not be taken: the request is not resumable, or an earlier process took it."""
 
 
+class RequestServices(Frozen):
+    """What the requests of a Location need, whatever their kind."""
+
+    log: EventLog
+    database: Database
+    ids: Ids
+    clock: Clock
+    location: Location
+    unattended: Unattended = "wait"
+    wake: Callable[[str], None] = lambda session_id: None
+    """Called with the Session of an answered request that no caller here waits for."""
+    ending: Callable[[], bool] = lambda: False
+    """Whether the process is shutting down."""
+
+
 class Requests(ABC, Generic[R, A]):
-    """The requests of one kind at one Location; a subclass defines the kind. `wake` is called with the Session of an
-    answered request that no caller here waits for. `ending` tells whether the process is shutting down."""
+    """The requests of one kind at one Location; a subclass defines the kind."""
 
     kind: ClassVar[str]
     request_type: type[R]
@@ -99,20 +114,15 @@ class Requests(ABC, Generic[R, A]):
     deleted: A
     """The answer when the Session was deleted meanwhile."""
 
-    def __init__(
-        self,
-        log: EventLog,
-        database: Database,
-        clock: Clock,
-        location: Location,
-        wake: Callable[[str], None] = lambda session_id: None,
-        ending: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._wake = wake
-        self._ending = ending
-        self._log = log
-        self._database = database
-        self._clock = clock
+    def __init__(self, services: RequestServices) -> None:
+        location = services.location
+        self.unattended: Unattended = services.unattended
+        self._wake = services.wake
+        self._ending = services.ending
+        self._log = services.log
+        self._database = services.database
+        self._ids = services.ids
+        self._clock = services.clock
         self._location = location
         self._place: dict[str, Value] = {"directory": location.directory, "workspace_id": location.workspace_id}
         self._watched: dict[str, tuple[R, asyncio.Task[A]]] = {}

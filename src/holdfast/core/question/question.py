@@ -20,14 +20,10 @@ from holdfast.schema.record import Record
 from holdfast.schema.session_event import QuestionAsked, QuestionRejected, QuestionReplied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from holdfast.core.clock import Clock, Ids
-    from holdfast.core.database.database import Database
-    from holdfast.core.event.log import EventLog
-    from holdfast.core.permission.permission import Unattended
+    from holdfast.core.permission.requests import RequestServices
     from holdfast.core.session.ancestors import Ancestors
-    from holdfast.schema.location import Location
     from holdfast.schema.question import Question, QuestionTool
 
 ANSWER_CHARACTERS = 4_000
@@ -48,23 +44,9 @@ class Questions(Requests[QuestionRequest, QuestionAnswer]):
     answer_type = QuestionAnswer
     deleted = QuestionAnswer(rejected="interrupted")
 
-    def __init__(
-        self,
-        *,
-        log: EventLog,
-        database: Database,
-        ids: Ids,
-        clock: Clock,
-        location: Location,
-        ancestors: Ancestors,
-        unattended: Unattended = "wait",
-        wake: Callable[[str], None] = lambda session_id: None,
-        ending: Callable[[], bool] = lambda: False,
-    ) -> None:
-        super().__init__(log, database, clock, location, wake, ending)
-        self._ids = ids
+    def __init__(self, services: RequestServices, ancestors: Ancestors) -> None:
+        super().__init__(services)
         self._ancestors = ancestors
-        self.unattended: Unattended = unattended
 
     async def ask(
         self, session_id: str, questions: Sequence[Question], tool: QuestionTool | None = None

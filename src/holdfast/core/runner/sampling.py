@@ -15,6 +15,7 @@ from holdfast.core.filesystem.content import NATIVE
 from holdfast.core.mcp.stranger_text import printable
 from holdfast.core.mcp.tool_names import sampling_action
 from holdfast.core.permission.errors import DeniedByPerson
+from holdfast.core.run_to_completion import run_to_completion
 from holdfast.core.runner.preparation import cache_id, session_headers
 from holdfast.core.runner.publish import stored_tokens
 from holdfast.core.session.errors import BudgetReached, MessageNotFound
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from holdfast.core.catalog.resolved import ResolvedModel
     from holdfast.core.mcp.seam import CallFor
     from holdfast.core.runner.services import RunnerServices
+    from holdfast.llm.event import Usage
     from holdfast.llm.request import Part, Request
-    from holdfast.llm.response import Response
     from holdfast.mcp.input import Sampling
     from holdfast.schema.model import ModelRef
     from holdfast.schema.session import Session
@@ -129,6 +130,12 @@ class ModelSampling:
 
     async def _answer(self, request: Sampling, messages: tuple[Message, ...], whom: CallFor) -> SamplingAnswer:
         session = await self._sessions.store.get(whom.session_id)
+        usage: Usage | None = None
+        sent = asyncio.Event()
+
+        async def sending() -> None:
+            sent.set()
+
         try:
             await self._sessions.budgets.check(session.id)
             resolved = self._models.catalog.resolve(session.id, await self._model(session, whom))
@@ -141,14 +148,18 @@ class ModelSampling:
             )
             async with asyncio.timeout(SECONDS):
                 retry = Retry(limits=self._here.settings().limits.retry)
-                answer = await generate(self._models.transport, resolved.model, made, retry=retry)
+                answer = await generate(self._models.transport, resolved.model, made, retry=retry, before=sending)
+            usage = answer.usage
         except TimeoutError:
             raise RpcError(INTERNAL_ERROR, f"The model did not answer within {SECONDS:g} s") from None
         except BudgetReached as error:
             raise RpcError(REJECTED, "The budget of the session is used up") from error
         except (LLMError, ApiError) as error:
+            usage = error.usage if isinstance(error, LLMError) else None
             raise RpcError(INTERNAL_ERROR, "The model gave no answer") from error
-        await self._record_usage(session, resolved, answer)
+        finally:  # also of an answer that breaks off or that nobody waits for any more
+            if sent.is_set():
+                await run_to_completion(self._record_usage(session, resolved, usage))
         if answer.error is not None:
             raise RpcError(INTERNAL_ERROR, "The model gave no answer")
         return SamplingAnswer(
@@ -166,9 +177,9 @@ class ModelSampling:
             return session.model
         return message.model if isinstance(message, AssistantMessage) else session.model
 
-    async def _record_usage(self, session: Session, resolved: ResolvedModel, answer: Response) -> None:
-        """Of an unknown usage too: the answer is a turn, whatever the provider tells."""
-        used = stored_tokens(answer.usage)
+    async def _record_usage(self, session: Session, resolved: ResolvedModel, usage: Usage | None) -> None:
+        """Of an unknown usage too: what was sent is a turn, whatever the provider tells."""
+        used = stored_tokens(usage)
         spent = UsageRecorded(
             timestamp=self._sessions.clock.now(),
             session_id=session.id,

@@ -34,6 +34,8 @@ from holdfast.core.location.process_services import (
 )
 from holdfast.core.location.service_map import ServiceMap
 from holdfast.core.location.settings import image_limits, session_settings
+from holdfast.core.mcp.background_starts import BackgroundStarts
+from holdfast.core.mcp.leftovers import McpLeftovers
 from holdfast.core.process.git import Git
 from holdfast.core.process.protection import ProcessProtection
 from holdfast.core.process.sandbox.backends import Backends
@@ -237,6 +239,8 @@ class Runtime:
         trees = StoredTrees(self.database)
         self.outputs = OutputStore(here.tool_output, ids, clock)
         stack.push_async_callback(self._end, self._start(self.outputs.sweep_hourly(), "holdfast-sweep"))
+        leftovers = McpLeftovers(self.database, clock, here.data / "mcp")
+        stack.push_async_callback(self._end, self._start(leftovers.hourly(), "holdfast-mcp-leftovers"))
         copy_sessions = CopySessions(self.database, self.store, copies.folder)
         isolation = CopyServices(copies, copy_sessions, CopyOffers(copies, copy_sessions, self.outputs.save_file))
         sweep = CopySweep(copies, copy_sessions, clock)
@@ -257,7 +261,13 @@ class Runtime:
             providers=ProviderServices(self.models, self.credentials, self._transport),
             context=ContextServices(FileCache(), remote, skills, self.application_context),
             tools=SharedTools(
-                self.application_tools, self.outputs, self.todos, tasks, isolation, Backends(self._environment)
+                self.application_tools,
+                self.outputs,
+                self.todos,
+                tasks,
+                isolation,
+                Backends(self._environment),
+                BackgroundStarts(),
             ),
             wakeups=wakeups,
             authority_at=self._authority_at,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.wakeups import Wakeups
 
 LOOK_SECONDS = 1.0
-"""How often the file of credentials is looked at while such a form is open."""
+"""How often a host looks whether the file of credentials has changed."""
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +58,11 @@ class SignInForms:
         self._stop = credentials.on_change(self._changed) if goes_on else lambda: None
 
     async def start(self) -> None:
-        """At the start of a host: answer what was signed in for meanwhile, and look for the rest."""
-        if await self.answer():
-            self._looking = self._run(self._look())
+        """At the start of a host: answer what was signed in for meanwhile. Then look for what follows, also for calls
+        that other processes leave later."""
+        seen = self._credentials.stamp()
+        await self.answer()
+        self._looking = self._run(self._look(seen))
 
     async def close(self) -> None:
         self._stop()
@@ -69,32 +71,33 @@ class SignInForms:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def answer(self, integration_id: str | None = None) -> set[str]:
+    async def answer(self, integration_id: str | None = None) -> None:
         """Answer the open forms of one integration, or of all, whose credential has arrived. Those of Sessions that run
-        here are left to who waits for them. Returns the integrations that others still wait for."""
+        here are left to who waits for them."""
         rows = await self._database.fetch(
             "form.open_of_integration", {"integration_id": integration_id}, into=_OpenSignIn
         )
-        waiting: set[str] = set()
         for row in rows:
             form = decoder(Form).decode(row.data)
             id, refused = _integration(form), (decode_any(row.held) if row.held is not None else {}).get("refused")
             if self._wakeups.executing(form.session_id):
                 continue
-            if (token := self._token(id)) is None or token == refused:
-                waiting.add(id)
-                continue
-            await self._reply(form, Location(directory=row.directory, workspace_id=row.workspace_id))
-        return waiting
+            if (token := self._token(id)) is not None and token != refused:
+                await self._reply(form, Location(directory=row.directory, workspace_id=row.workspace_id))
 
-    async def _look(self) -> None:
-        """Until no form is left. The forms are read only when there is another token."""
-        waiting = await self.answer()
-        while waiting:
-            before = {id: self._token(id) for id in waiting}
-            while before == {id: self._token(id) for id in waiting}:
-                await self._clock.sleep(LOOK_SECONDS)
-            waiting = await self.answer()
+    async def _look(self, seen: object) -> None:
+        """The forms are read only when credentials have changed."""
+        while True:
+            await self._clock.sleep(LOOK_SECONDS)
+            if (stamp := self._credentials.stamp()) != seen:
+                seen = stamp
+                await self._answer_all()
+
+    async def _answer_all(self) -> None:
+        try:
+            await self.answer()
+        except StorageError as error:
+            log.warning("a form that waits for a sign-in: %s", error)
 
     def _token(self, integration_id: str) -> str | None:
         found = next(iter(self._credentials.all(integration_id)), None)

@@ -68,12 +68,13 @@ async def disconnect(call: ApiCall) -> None:
 async def call(call: ApiCall) -> McpCallResult:
     payload: protocol.CallPayload = call.payload
     async with call.services as services:
-        services.mcp.get(call.params.server)
+        server, arguments = services.mcp.get(call.params.server), payload.arguments or {}
+        from holdfast.core.mcp.argument_check import check_arguments
         from holdfast.mcp.errors import McpError
 
         try:
-            work = services.mcp.call(call.params.server, payload.tool, payload.arguments or {}, None)
-            result = await call.while_connected(work)
+            await call.while_connected(check_arguments(server, payload.tool, arguments))
+            result = await call.while_connected(services.mcp.call(server.name, payload.tool, arguments, None))
         except McpError as error:
             raise ServiceUnavailable(str(error), service="mcp") from error
     return McpCallResult(

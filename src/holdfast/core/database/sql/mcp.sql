@@ -3,7 +3,7 @@
 -- name: mcp.newest
 select server.hash, server.version, cast(manifest.data as blob) as data
 from mcp_server server join mcp_manifest manifest on manifest.hash = server.hash
-where server.key = :key
+where server.key = :key and server.time_updated >= :since
 
 -- name: mcp.newest_hashes
 select key, hash from mcp_server where key in (select value from json_each(:keys))
@@ -22,6 +22,22 @@ update mcp_manifest set time_used = :now where hash = (select hash from mcp_serv
 -- name: mcp.set_newest
 insert into mcp_server (key, hash, version, time_updated) values (:key, :hash, :version, :now)
 on conflict (key) do update set hash = excluded.hash, version = excluded.version, time_updated = excluded.time_updated
+
+-- name: mcp.touch
+-- These servers are still in use.
+update mcp_server set time_updated = :now where key in (select value from json_each(:keys)) and time_updated < :before
+
+-- name: mcp.untouched
+select key from mcp_server where key in (select value from json_each(:keys)) and time_updated < :before
+
+-- name: mcp.leftovers
+-- A row if there may be something to forget.
+select 1 where exists (select 1 from mcp_server where time_updated < :unknown)
+  or exists (select 1 from mcp_manifest manifest where manifest.time_used < :unused
+    and not exists (select 1 from mcp_server server where server.hash = manifest.hash))
+
+-- name: mcp.forget_servers
+delete from mcp_server where time_updated < :before
 
 -- name: mcp.forget
 -- Manifests from before a time that are no server's newest and that no epoch offers. Each offer is looked at once,

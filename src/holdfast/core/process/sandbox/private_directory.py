@@ -1,5 +1,5 @@
-"""Temporary directories for confined commands. A directory is locked while in use, so that those left by killed
-processes can be recognised and removed."""
+"""Temporary directories for confined commands and for MCP servers. A directory is locked while in use, so that those
+left by killed processes can be recognised and removed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class PrivateDirectory(Frozen):
     lock: int
 
 
-def make(parent: Path | None = None) -> PrivateDirectory:
+def make(parent: Path | None = None, prefix: str = PREFIX) -> PrivateDirectory:
     """Create one in `parent` (default: the system's temporary directory), and remove abandoned ones there."""
     parent = parent or Path(tempfile.gettempdir())
-    path = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX, dir=parent)))
+    path = Path(os.path.realpath(tempfile.mkdtemp(prefix=prefix, dir=parent)))
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(lock, fcntl.LOCK_SH)
     with suppress(OSError):
-        _remove_abandoned(parent)
+        _remove_abandoned(parent, prefix)
     return PrivateDirectory(path, lock)
 
 
@@ -40,8 +40,8 @@ def remove(directory: PrivateDirectory) -> None:
     os.close(directory.lock)
 
 
-def _remove_abandoned(parent: Path) -> None:
-    for path in sorted(parent.glob(f"{PREFIX}*"))[:MOST_REMOVED]:
+def _remove_abandoned(parent: Path, prefix: str) -> None:
+    for path in sorted(parent.glob(f"{prefix}*"))[:MOST_REMOVED]:
         status = path.lstat()
         if status.st_uid != os.geteuid() or time.time() - status.st_ctime < SETTLED_SECONDS:
             continue

@@ -1,13 +1,21 @@
 -- name: mcp.newest
 select server.hash, server.version, manifest.data as data
 from mcp_server server join mcp_manifest manifest on manifest.hash = server.hash
-where server.key = :key
+where server.key = :key and server.time_updated >= :since
 
 -- name: mcp.newest_hashes
 select key, hash from mcp_server where key = any (array(select json_array_elements_text(:keys::json))) order by key
 
 -- name: mcp.manifest
 select data as data from mcp_manifest where hash = :hash
+
+-- name: mcp.touch
+update mcp_server set time_updated = :now
+where key = any (array(select json_array_elements_text(:keys::json))) and time_updated < :before
+
+-- name: mcp.untouched
+select key from mcp_server
+where key = any (array(select json_array_elements_text(:keys::json))) and time_updated < :before
 
 -- name: mcp.forget
 -- Offers are long: they are found by their hashes.
