@@ -477,15 +477,16 @@ async def test_a_call_waits_for_a_server_of_which_nothing_is_known(
 ) -> None:
     """MCP-322: one that fails or does not answer is named, and costs a limited time."""
     monkeypatch.setattr("holdfast.core.mcp.servers.UNASKED_SECONDS", 60.0)
-    monkeypatch.setattr("holdfast.core.mcp.servers.LEARN_SECONDS", 0.3)
     git, slow = peer(world, "git", tool("log")), peer(world, "slow")
-    servers(world, git, slow, permissions=ALLOWED, slow={"command": ["sh", "-c", "cat > /dev/null"]})
+    servers(world, git, permissions=ALLOWED)
     async with world.host() as hf:
         session = await hf.sessions.create()
         for name, expected in (("git_log", "log {}" if through == "mcp_call" else "git_log: "), ("slow_x", "slow")):
             given = {"query": name} if through == "mcp_search" else {"tool": name, "arguments": {}}
             await called(world, hf, session, through, **given)
             assert expected in result_of(world)
+            servers(world, git, slow, permissions=ALLOWED, slow={"command": ["sh", "-c", "cat > /dev/null"]})
+            monkeypatch.setattr("holdfast.core.mcp.servers.LEARN_SECONDS", 0.3)
 
 
 async def test_an_edit_that_leaves_a_server_the_same_says_nothing(world: World) -> None:
