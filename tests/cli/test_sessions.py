@@ -211,7 +211,6 @@ def test_continuing_an_answered_session_makes_no_request(here: Invoke, session: 
     assert holdfast.look(session) == before
 
 
-@pytest.mark.store("sqlite", reason="who has just connected judges nobody (STO-101)")
 def test_a_server_says_what_broke_off(broken: str, serve: Callable[..., Server]) -> None:
     """SES-139: by default it decides nothing, and tells how to."""
     told = serve("--no-auth")

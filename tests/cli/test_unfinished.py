@@ -24,7 +24,6 @@ def killed(holdfast: Machine, provider: Provider) -> str:
     return ran.session
 
 
-@pytest.mark.store("sqlite", reason="who has just connected judges nobody (STO-101)")
 def test_a_run_says_that_another_session_is_unfinished(holdfast: Machine, killed: str) -> None:
     """SES-262, SES-253: one line with the number, and the command that it names lists the session."""
     ran = holdfast("run", "again")
@@ -47,7 +46,6 @@ def test_a_run_says_nothing_where_nothing_is_unfinished(holdfast: Machine, kille
     assert "unfinished" not in there.err + quiet.err + same.err
 
 
-@pytest.mark.store("sqlite", reason="who has just connected judges nobody (STO-101)")
 def test_interrupted_sessions_of_one_directory(holdfast: Machine, killed: str) -> None:
     """SES-262: the list of the API, for one directory or for all."""
 

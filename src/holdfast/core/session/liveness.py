@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from holdfast.core.database.database import Database
 
 SETTLING_SECONDS = 3.0
-"""How long this process must have held its own lock on a database server before it judges others: after a restart of
-the server everybody connects again."""
+"""How long a process that lost its own lock on a database server, and has it again, judges nobody: whatever ended its
+connection may have ended those of others, who have yet to connect."""
 
 
 class Liveness(Protocol):
@@ -101,8 +101,8 @@ class ServerLock(Protocol):
 
     async def release(self) -> None: ...
 
-    def held_seconds(self) -> float:
-        """For how long it has been held without interruption; 0 while it is not."""
+    def lost(self) -> float | None:
+        """For how long it has been held again after it was lost, 0 while it is not back; None if it never was lost."""
 
 
 class ServerLiveness:
@@ -123,7 +123,10 @@ class ServerLiveness:
         await self._lock.hold(number)
 
     def lives(self, owner_id: str, locked: int | None) -> bool:
-        return bool(locked) or self._lock.held_seconds() < SETTLING_SECONDS
+        if locked != 0:  # the server cannot tell while it starts
+            return True
+        again = self._lock.lost()
+        return again is not None and again < SETTLING_SECONDS
 
     async def release(self, owner_id: str) -> None:
         await self._lock.release()

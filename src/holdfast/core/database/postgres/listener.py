@@ -49,8 +49,10 @@ class Listener:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.connected_since: float | None = None
-        """Since when the connection has been there (monotonic seconds). A node that has just connected cannot tell
-        whether others are gone or have yet to connect."""
+        """Since when the connection has been there (monotonic seconds)."""
+        self.lost = False
+        """Whether there was another one before. A node that has connected again cannot tell at once whether others are
+        gone, or have yet to connect again, too."""
         self._channel = f"holdfast_{address.schema or ''}"
         self._heard = 0
         self._dirty = False
@@ -198,6 +200,7 @@ class Listener:
 
     def _lose(self, error: Exception | None) -> None:
         if self.connected_since is not None:
+            self.lost = True
             log.info("%s: the listening connection was lost: %s", self.address.name, error)
         self.connected_since = None
         with self._changed:

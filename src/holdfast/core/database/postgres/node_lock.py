@@ -25,8 +25,10 @@ class NodeLock:
             self._listener.release(self._number)
             self._number = None
 
-    def held_seconds(self) -> float:
+    def lost(self) -> float | None:
+        if not self._listener.lost:
+            return None
         since = self._listener.connected_since
-        if since is None or self._number is None or not self._listener.holds(self._number):
+        if since is None or (self._number is not None and not self._listener.holds(self._number)):
             return 0.0
         return time.monotonic() - since

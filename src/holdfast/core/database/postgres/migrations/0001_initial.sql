@@ -552,6 +552,21 @@ from session left join session_work work on work.session_id = session.id;
 
 insert into budget_revision (id, revision) values (0, 0);
 
+-- Whether the server keeps the lock of an owner: 1 or 0, and null if it cannot tell, because it has just begun to accept
+-- connections, for the first time or after a crash (which ends with a checkpoint): then everybody has yet to take a lock.
+-- `pg_locks` shows the two halves of a lock's number.
+create function holdfast_locked(owner_number bigint) returns smallint language sql stable as $$
+  select case
+    when owner_number is null then 0
+    when owner_number in (
+      select (classid::bigint << 32) | objid::bigint from pg_locks
+      where locktype = 'advisory' and objsubid = 1 and granted
+        and database = (select oid from pg_database where datname = current_database())) then 1
+    when greatest(pg_postmaster_start_time(), (select checkpoint_time from pg_control_checkpoint()))
+      < clock_timestamp() - interval '3 seconds' then 0
+  end
+$$;
+
 -- Texts that no epoch refers to any more. Forks share texts with their source: of two that let go of one at the same
 -- time, the second waits for the first, and sees what it did.
 create function holdfast_drop_unused_texts() returns trigger language plpgsql as $$

@@ -1,20 +1,14 @@
 -- Leases and owners. Times of owners are the server's: the clocks of nodes differ. An owner lives as long as the server keeps
--- its lock; `pg_locks` shows the two halves of the lock's number.
+-- its lock.
 
 -- name: lease.get
 select l.session_id, l.owner_id, l.token, (extract(epoch from clock_timestamp()) * 1000)::bigint - o.beat as age,
-  case when o.number is not null then o.number in (
-    select (classid::bigint << 32) | objid::bigint from pg_locks
-    where locktype = 'advisory' and objsubid = 1 and granted
-      and database = (select oid from pg_database where datname = current_database())) end as locked
+  holdfast_locked(o.number) as locked
 from session_lease l left join owner o on o.id = l.owner_id where l.session_id = :session_id
 
 -- name: lease.held
 select l.session_id, l.owner_id, l.token, (extract(epoch from clock_timestamp()) * 1000)::bigint - o.beat as age,
-  case when o.number is not null then o.number in (
-    select (classid::bigint << 32) | objid::bigint from pg_locks
-    where locktype = 'advisory' and objsubid = 1 and granted
-      and database = (select oid from pg_database where datname = current_database())) end as locked
+  holdfast_locked(o.number) as locked
 from session_lease l left join owner o on o.id = l.owner_id where l.owner_id is not null order by l.session_id
 
 -- name: owner.beat
@@ -34,10 +28,7 @@ on conflict (id) do update set beat = excluded.beat, name = excluded.name, addre
 
 -- name: owner.all
 select id, pid, (extract(epoch from clock_timestamp()) * 1000)::bigint - beat as age,
-  case when number is not null then number in (
-    select (classid::bigint << 32) | objid::bigint from pg_locks
-    where locktype = 'advisory' and objsubid = 1 and granted
-      and database = (select oid from pg_database where datname = current_database())) end as locked,
+  holdfast_locked(number) as locked,
   started is not null as serves, exists (select 1 from session_lease where owner_id = owner.id) as holds,
   name, address, version, started, roots, room
 from owner order by id
