@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import apsw
 import pytest
+from tests.forked_process import ForkedProcess
 from tests.stores.pool import Pool
 from tests.stores.server import KEEPER, NoPostgres, shared_server
 
@@ -209,7 +210,7 @@ def installed() -> Iterator[None]:
         return STORES.place(place) if isinstance(place, Path) else place
 
     def popen(self: subprocess.Popen[Any], args: Any, *rest: Any, **options: Any) -> None:
-        if _is_holdfast(args):
+        if isinstance(self, ForkedProcess) or _is_holdfast(args):
             given = options.get("env")
             options["env"] = STORES.environment(os.environ if given is None else given)
         start(self, args, *rest, **options)

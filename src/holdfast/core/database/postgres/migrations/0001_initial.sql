@@ -563,7 +563,8 @@ create function holdfast_locked(owner_number bigint) returns smallint language s
       where locktype = 'advisory' and objsubid = 1 and granted
         and database = (select oid from pg_database where datname = current_database())) then 1
     when greatest(pg_postmaster_start_time(), (select checkpoint_time from pg_control_checkpoint()))
-      < clock_timestamp() - interval '3 seconds' then 0
+      < clock_timestamp() - make_interval(secs => coalesce(current_setting('holdfast.settling_seconds', true), '3')::int)
+      then 0
   end
 $$;
 
