@@ -22,6 +22,7 @@ INTERNAL = {
     *(
         "InvalidConversation",
         "InvalidFrontmatter",
+        "ConnectionLost",
         "InvalidJson",
         "NotJson",
         "PatchError",
