@@ -62,14 +62,6 @@ class InitializeParams(Wire):
     meta: Json | None = meta_field()
 
 
-class InitializeResult(Wire):
-    protocol_version: str
-    capabilities: ServerCapabilities
-    server_info: Implementation
-    instructions: str | None = None
-    meta: Json | None = meta_field()
-
-
 def read_capabilities(value: Any) -> ServerCapabilities:
     """What a server says it can do. Some send an empty array where an object belongs, and details of any type: what is
     there is offered, and a detail that is not `true` is not."""
