@@ -40,6 +40,7 @@ WAKES = 1_000
 START_SECONDS = 2.0
 """How long a waiter gives the process that admitted an input to begin with it. That takes the lease before it prepares
 anything that lasts, so that only a process that died, or cannot start, takes longer."""
+STOP_TRIES = 20
 TAKEN_SECONDS = 3.0
 """How long a node that was asked to take a Session may need to begin."""
 
@@ -177,8 +178,13 @@ class Execution:
     async def stop(self, session_id: str) -> None:
         """Interrupt what runs, and give up what is owed, also if that waits for a budget."""
         paused = await self._store.pause(session_id) is not None
-        await self.interrupt(session_id)
-        await self.abandon(session_id)
+        left = await self._store.activity(session_id)
+        for _ in range(STOP_TRIES):
+            await self.interrupt(session_id)
+            await self.abandon(session_id)
+            now = await self._store.activity(session_id)
+            if left is None or now is None or now.seq != left.seq or self.closed:
+                break  # otherwise a process has gone on with it between the two
         if paused:
             await self._budgets.forget_pause(session_id)
 
@@ -202,16 +208,17 @@ class Execution:
 
         if self.here(session_id) or not await wanted():
             return
+        told: dict[tuple[str, str], str] = {}
         with self._tasks.quietly(session_id):
             for task in await self._store.open_tasks(session_id):
-                if not task.background:
-                    await self._tasks.stop(task)
+                if not task.background and (end := await self._tasks.stop(task)).status != "completed":
+                    told[task.message_id, task.call_id] = end.text
         lease = await self._ownership.acquire(session_id, location, interrupt, wanted)
         if lease is None:
             return
         try:
             async with self._locations.use(location) as services:
-                await services.runner.abandon(session_id, lease, interrupt)
+                await services.runner.abandon(session_id, lease, interrupt, told)
         except LeaseLost:
             pass  # somebody was a moment faster, and closes it as every drain does
         finally:
