@@ -249,7 +249,11 @@ async def test_a_follower_of_a_tree_goes_on_after_lost_connections(
                 reader.events.append(event)
                 if len(reader.events) % 7 == 0:
                     proxy.cut()
-                if isinstance(event.data, StepEnded) and event.data.finish == "stop" and session_of(event) == session.id:
+                if (
+                    isinstance(event.data, StepEnded)
+                    and event.data.finish == "stop"
+                    and session_of(event) == session.id
+                ):
                     missing = await _stored(client, session.id)
                 # A continued stream tells Session by Session: the end of the root may come before that of a child.
                 if missing is not None and missing <= set(reader.durable()):

@@ -58,9 +58,7 @@ async def close_interrupted_work(
     why nothing more is owed. `told` is what the model is told about a call, where that is known."""
     now = sessions.clock.now()
     open_calls = [call for call in found.calls if call.key not in keep]
-    events: list[Record] = [
-        _failed(call, session_id, now, told.get(call.key, TOOL_INTERRUPTED)) for call in open_calls
-    ]
+    events: list[Record] = [_failed(call, session_id, now, told.get(call.key, TOOL_INTERRUPTED)) for call in open_calls]
     turn = left.turn if left is not None else None
     if keep:
         pass
