@@ -25,8 +25,8 @@ BLOCKED, REASON = (NoNodeServes, "No running node") if on_postgres() else (Initi
 async def test_nothing_is_lost_and_everyone_is_told(
     runtime: Runtime, session: Session, model: ScriptedTransport, project: Path
 ) -> None:
-    """SES-092, CTX-083, CMP-040, STO-109: the prompt waits, whoever asked for a run or a compaction hears why, and once the
-    directory is back the prompt is answered."""
+    """SES-092, CTX-083, CMP-040, STO-109: the prompt waits, whoever asked for a run or a compaction hears why, and once
+    the directory is back the prompt is answered."""
     shutil.rmtree(project)
     await runtime.sessions.prompt(session.id, Prompt(text="hello"))
     async with asyncio.timeout(10):
