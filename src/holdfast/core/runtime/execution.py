@@ -169,6 +169,17 @@ class Execution:
         quiet = await self._tasks.ends_quietly(session_id)
         await self._ownership.ask_elsewhere(session_id, "interrupt_quietly" if quiet else "interrupt")
 
+    async def let_begin(self, session_id: str) -> None:
+        """If another node was asked to begin with input of this Session, and is about to: wait until it does, so that
+        it can be interrupted."""
+        if self.here(session_id) or self.closed:
+            return
+        pending = await self._store.wakes(session_id) - self._unstarted.of(session_id)
+        if not pending or await self._ownership.elsewhere(session_id) is not None:
+            return
+        if await self._store.blocked(session_id) is None and await self.placement.has_other_nodes():
+            await self._begun(session_id, pending)
+
     async def background(self, session_id: str) -> None:
         """Let the tasks that calls of this Session wait for, here or elsewhere, go on in the background. Returns when
         the calls have been told."""

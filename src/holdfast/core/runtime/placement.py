@@ -94,6 +94,9 @@ class Placement:
         """Whether any node runs, this process included."""
         return bool(await self._nodes.living())
 
+    async def has_other_nodes(self) -> bool:
+        return any(node.id != self._nodes.id for node in await self._nodes.living())
+
     def asked(self, kind: str, session_id: str) -> None:
         """Another node asked this one to take a Session."""
         self._asked[session_id] = time.monotonic() + ASKED_SECONDS, tuple(kind.split()[1:])

@@ -100,6 +100,7 @@ class TreeChanges:
     async def interrupt_one(self, session_id: str) -> None:
         """Interrupt a Session, with the tasks that its calls wait for. Work that an ended process left, and that a
         process is about to go on with by itself, is given up."""
+        await self._execution.let_begin(session_id)
         paused = await self._store.pause(session_id) is not None
         if paused or session_id in await self._execution.active():
             await self._inbox.hold_back(session_id)
