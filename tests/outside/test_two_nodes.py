@@ -48,7 +48,8 @@ async def texts(hf: Holdfast, session: Session | str) -> list[str]:
 
 
 async def test_both_write_to_one_session(hosts: tuple[Holdfast, Holdfast]) -> None:
-    """STO-002, STO-004, STO-011: no sequence is missing or used twice, and each reads what the other was told."""
+    """STO-002, STO-004, STO-011, STO-046: no sequence is missing or used twice, each reads what the other was told, and
+    at the end the rows are those that SQLite makes of the events."""
     session = await hosts[0].sessions.create()
     await both(
         *(
@@ -75,6 +76,43 @@ async def test_a_session_and_a_prompt_with_one_id(hosts: tuple[Holdfast, Holdfas
         assert receipts[0] == receipts[1]
         (item,) = await hosts[0].sessions.pending(sessions[0].id)
         assert item.id == f"msg_same{number}"
+
+
+async def test_what_is_refused_takes_nothing_with_it(hosts: tuple[Holdfast, Holdfast]) -> None:
+    """STO-003: prompts that are admitted at the same moment, some with an id that was used for another one."""
+    here, there = hosts
+    session = await here.sessions.create()
+    await here.sessions.prompt(session.id, prompt=PromptInput(text="used"), id="msg_used", resume=False)
+    given = [(f"good {number}", None) if number % 2 else ("bad", "msg_used") for number in range(20)]
+    work = [
+        hf.sessions.prompt(session.id, prompt=PromptInput(text=text), id=id, resume=False)
+        for text, id in given
+        for hf in hosts
+    ]
+    results = await both(*work)
+    refused = [isinstance(result, ApiError) and result.status == 409 for result in results]
+    assert refused == [text == "bad" for text, _ in given for _ in hosts]
+    texts = sorted(item.prompt.text for item in await there.sessions.pending(session.id))
+    assert texts == sorted(["used", *(text for text, _ in given if text != "bad" for _ in hosts)])
+
+
+async def test_a_prompt_is_withdrawn_while_the_other_node_begins_with_it(
+    hosts: tuple[Holdfast, Holdfast], world: World
+) -> None:
+    """STO-082, STO-083, STO-084: it is withdrawn, or it is answered, and never both."""
+    here, there = hosts
+    for number in range(ROUNDS * 2):
+        session = await here.sessions.create()
+        text = f"prompt {number}"
+        receipt = await here.sessions.prompt(session.id, prompt=PromptInput(text=text))
+        for _ in range(number * 5):
+            await asyncio.sleep(0)
+        (withdrawn,) = await both(there.sessions.withdraw(session.id, message_id=receipt.id))
+        async with asyncio.timeout(PATIENCE):
+            await here.sessions.wait(session.id)
+        answered = isinstance(withdrawn, ApiError)
+        assert bool(await texts(there, session)) == answered
+        assert any(text in str(request.messages) for request in world.model.requests) == answered
 
 
 @pytest.mark.parametrize("second", ["prompt", "shell"])
