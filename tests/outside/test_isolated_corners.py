@@ -75,7 +75,7 @@ async def test_what_a_child_changes_while_approval_is_pending_is_not_lost(world:
 
 
 async def test_a_child_that_is_prompted_after_its_copy_was_removed_is_told(world: World) -> None:
-    """SES-440: it has no files then. A task of its parent brings the copy back."""
+    """SES-440, STO-152: it has no files then. A task of its parent brings the copy back."""
     world.repository()
     cast = world.model.always = Cast(
         root=[delegating(isolated("work"))], work=[Turn(text="nothing to do"), calling("read", path="hello.txt")]

@@ -37,7 +37,7 @@ async def until_asked(provider: Provider) -> None:
 async def test_a_running_server_takes_over_from_one_that_was_killed(
     holdfast: Machine, serve: Serve, provider: Provider
 ) -> None:
-    """STO-102, STO-103: the client of the other server sees the answer; the provider was asked once more."""
+    """STO-100, STO-102, STO-103: the client of the other server sees the answer; the provider was asked once more."""
     holdfast.use_provider(provider.url, settings={"recovery": "continue"})
     in_turn(provider, provider.hang, Provider.answer)
     first, second = serve(), serve()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from tests.outside.test_session_trees import prompted
 from tests.outside.test_subagents import child_of, states
 from tests.outside.tree_script import Cast, delegating
 from tests.outside.world import World, ask, newest, text_of
+from tests.stores.stores import STORES
 
 from holdfast import Budget, Holdfast, PromptInput, Session
 from holdfast.schema.session_message import UserMessage
@@ -55,7 +55,8 @@ async def over(hf: Holdfast, session: Session) -> None:
 
 def picture(world: World) -> Path:
     """The data as a process leaves it that ends now."""
-    return Path(shutil.copytree(world.data, world.home / "picture"))
+    STORES.copy(world.data, copied := world.home / "picture")
+    return copied
 
 
 # -- interruption ------------------------------------------------------------------------------------------------------
@@ -140,7 +141,7 @@ async def test_fewer_places_after_a_restart_leave_no_child_behind(world: World) 
 
 @pytest.mark.parametrize("moment", [0, 7, 20, 50, 100])
 async def test_an_interruption_right_after_a_restart_stops_the_children_too(world: World, moment: int) -> None:
-    """SES-189, SES-421: the calls are not executed again yet, or a moment ago."""
+    """SES-189, SES-421, STO-150: the calls are not executed again yet, or a moment ago."""
     never = asyncio.Event()
     world.model.always = Cast(root=[delegating("a", "b")], **{name: [Turn(begin=never)] for name in "ab"})
     async with world.host() as hf:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.stores.stores import STORES
 
 from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.schema.model import ModelRef
@@ -116,8 +117,9 @@ async def _follow(runtime: Runtime, session_id: str, count: int, delays: list[fl
 
 
 async def _write(folder: Path, *sessions: str) -> Any:
+    place = str(STORES.place(Paths(folder).database))
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(WRITER), str(folder), str(EACH), *sessions, stdout=asyncio.subprocess.PIPE
+        sys.executable, str(WRITER), place, str(EACH), *sessions, stdout=asyncio.subprocess.PIPE
     )
     out, _ = await process.communicate()
     return json.loads(out)

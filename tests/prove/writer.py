@@ -1,4 +1,4 @@
-"""A process that appends events: `python writer.py DATA_DIRECTORY COUNT SESSION...`, round robin, time-stamped.
+"""A process that appends events: `python writer.py FILE_OR_ADDRESS COUNT SESSION...`, round robin, time-stamped.
 
 Prints one JSON document: how many commits failed and with what."""
 
@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 from holdfast.core.clock import Ids, SystemClock
-from holdfast.core.database.database import SqliteDatabase
+from holdfast.core.database.opening import open_database
+from holdfast.core.database.place import Place, is_postgres
 from holdfast.core.event.log import EventLog
 from holdfast.core.session.projector import SESSION_PROJECTORS
 from holdfast.schema.manifest import MANIFEST
@@ -20,8 +21,8 @@ from holdfast.schema.session_event import Synthetic
 WINDOW = 8
 
 
-async def main(folder: Path, count: int, sessions: list[str]) -> None:
-    database = SqliteDatabase(folder / "holdfast.db")
+async def main(place: Place, count: int, sessions: list[str]) -> None:
+    database = open_database(place)
     ids = Ids(SystemClock())
     log = EventLog(database, MANIFEST, SESSION_PROJECTORS, ids)
     gate = asyncio.Semaphore(WINDOW)
@@ -47,4 +48,5 @@ async def main(folder: Path, count: int, sessions: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]))
+    given = sys.argv[1]
+    asyncio.run(main(given if is_postgres(given) else Path(given), int(sys.argv[2]), sys.argv[3:]))

@@ -14,6 +14,7 @@ from tests.core.runtime.test_tree_changes import child
 from holdfast.core.runtime import execution
 from holdfast.core.session.nodes import NodeInfo
 from holdfast.core.session.ownership import Ownership
+from holdfast.core.snapshot.copy_record import CopyFolder, CopyRecord
 from holdfast.llm.offline import Call, Turn
 from holdfast.schema.location import Location
 from holdfast.schema.prompt import Prompt
@@ -194,3 +195,15 @@ async def test_a_node_that_is_idle_again_says_that_it_has_room(pair: Pair) -> No
     async with asyncio.timeout(5):
         while [node.room for node in await pair.b.nodes.living()] != [1]:  # noqa: ASYNC110 - only looking tells
             await asyncio.sleep(0.01)
+
+
+async def test_the_node_that_made_a_copy_serves_it_whatever_its_roots(pair: Pair, tmp_path: Path) -> None:
+    """STO-152: also if the copy was removed; a directory beside it is not served."""
+    copies = pair.a.paths.data / "copies"
+    folder = CopyFolder(copies)
+    folder.create()
+    folder.write(CopyRecord("ses_copied", source="/x", repository="/x/.git", trees="/y", state="removed"))
+    pair.a.placement.limit(roots=[str(tmp_path / "elsewhere")])
+    inside = str(folder.path / "ses_copied" / "src")
+    assert pair.a.placement.serves(Location(directory=inside))
+    assert not pair.a.placement.serves(Location(directory=str(folder.path / "ses_other")))

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.core.conftest import Pair, ToolRuntime, event_types, messages, new_session, tables, user_texts
@@ -198,3 +199,29 @@ def test_sessions_spread_evenly_and_everybody_agrees() -> None:
         assert sorted(rank(node, nodes, session) for node in nodes) == [0, 1, 2]
     firsts = [next(node for node in nodes if rank(node, nodes, f"ses_{n}") == 0) for n in range(300)]
     assert all(60 < firsts.count(node) < 140 for node in nodes)
+
+
+async def test_a_prompt_is_interrupted_that_another_node_is_about_to_begin_with(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """STO-155: the caller has the receipt of one node, and asks the other one."""
+    await serve(pair.a, pair.b)
+    pair.model_a.hold(0)
+    gate = asyncio.Event()
+    start = pair.a.execution._start
+
+    async def late(*arguments: Any) -> Any:
+        await gate.wait()
+        return await start(*arguments)
+
+    monkeypatch.setattr(pair.a.execution, "_start", late)
+    await pair.a.sessions.prompt(pair.session.id, HELLO)
+    interrupting = asyncio.create_task(pair.b.sessions.interrupt(pair.session.id))
+    await asyncio.sleep(0.05)
+    assert not interrupting.done()
+    gate.set()
+    async with asyncio.timeout(10):
+        await interrupting
+    assert await pair.b.sessions.active() == []
+    assert (await pair.b.sessions.outcome(pair.session.id)).type in ("interrupted", "idle")
+    assert len(pair.model_a.requests) <= 1

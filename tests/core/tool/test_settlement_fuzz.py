@@ -120,7 +120,8 @@ async def check_arguments(calls: Wild) -> None:
             assert not [text for text in told if text.startswith("Tool execution failed")], told
             assert len(provider.requests) == 2
         assert canary.read_text() == "canary"
-        assert {path.name for path in place.folder.iterdir()} == {"home", "data", "project", "x"}
+        found = {path.name for path in place.folder.iterdir()}
+        assert found - {"data"} == {"home", "project", "x"}  # without a file to store, nothing makes the data directory
 
 
 # -- random interleavings ----------------------------------------------------------------------------------------

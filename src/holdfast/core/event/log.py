@@ -3,8 +3,9 @@
 Invariants
 - An event, its projections and its local writes are one transaction, or none of it happened.
 - Sequences of an aggregate are contiguous from 0; a tail delivers each once, in order.
-- Observers get each event after its commit, in commit order. Cancelling a publisher does not prevent this: the
-  announcement runs on the loop when the writer answers.
+- Observers get each event after its commit, those of an aggregate in their order. Cancelling a publisher does not
+  prevent this: the announcement runs on the loop when the writer answers.
+- Commits of different aggregates have no order. Whoever needs one waits for the first before it submits the second.
 - A live event that is submitted between durable ones is announced between them."""
 
 from __future__ import annotations
@@ -121,9 +122,9 @@ class EventLog:
         locks: tuple[str, ...] = (),
         shares_lineage: bool = False,
     ) -> asyncio.Future[Committed]:
-        """Queue durable events without waiting. They commit in this order, so awaiting a later future also covers
-        earlier ones; a failure is raised only by its own future. Live events among them are announced in their places
-        after the commit, and not stored."""
+        """Queue durable events without waiting. Commits of one aggregate, `write` included, happen in the order of the
+        calls, so awaiting a later future of the aggregate also covers earlier ones; a failure is raised only by its own
+        future. Live events among them are announced in their places after the commit, and not stored."""
         durable = [payload for payload in payloads if self._preparation.definition(payload).durable]
         if not durable:
             raise InvalidDurableEvent("event", "a commit needs at least one durable event")
@@ -155,7 +156,7 @@ class EventLog:
     def write(
         self, aggregate_id: str, before: Sequence[Statement], local: Sequence[Statement], fence: Fence | None = None
     ) -> asyncio.Future[Committed]:
-        """Queue operational writes of an aggregate without an event, in the order of `submit`."""
+        """Queue operational writes of an aggregate without an event, in the order of `submit` for this aggregate."""
         return self._database.submit(Unit(aggregate_id, before=tuple(before), local=tuple(local), fence=fence))
 
     def announce(self, payload: Record, *, location: Location | None = None) -> None:

@@ -17,7 +17,7 @@ from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
 from holdfast.core.runner.assigned_model import assigned_model
 from holdfast.core.runner.fitting import Fitting
-from holdfast.core.runner.interrupted_work import close_interrupted_work
+from holdfast.core.runner.interrupted_work import NOTHING_TOLD, close_interrupted_work
 from holdfast.core.runner.preparation import Preparation
 from holdfast.core.runner.sending import Sending
 from holdfast.core.runner.task_prompts import task_call
@@ -31,7 +31,7 @@ from holdfast.schema.model import ModelRef
 from holdfast.schema.session_event import ActivityEnded, ActivitySuspended
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
     from holdfast.core.runner import compaction, shell_messages
     from holdfast.core.runner.drain_scope import DrainScope
@@ -94,9 +94,10 @@ class Drain:
         async with self._begun(start, keep=[found.call.key for found in calls], goes_on=not seen.steer_asks):
             await self._recorded(seen, left, [found.call for found in calls])
 
-    async def abandon(self) -> None:
-        """Close what an earlier drain left open, and do no more."""
-        async with self._begun(await self._start(), ends=ABANDONED):
+    async def abandon(self, told: Mapping[tuple[str, str], str]) -> None:
+        """Close what an earlier drain left open, and do no more. `told` is what the model is told about calls, by
+        message and call id."""
+        async with self._begun(await self._start(), ends=ABANDONED, told=told):
             pass
 
     async def compact(self, instructions: str | None) -> None:
@@ -132,6 +133,7 @@ class Drain:
         keep: Collection[tuple[str, str]] = (),
         goes_on: bool = False,
         ends: str | None = None,
+        told: Mapping[tuple[str, str], str] = NOTHING_TOLD,
     ) -> AsyncIterator[None]:
         """What an earlier drain left open is closed first, except for the calls in `keep`; at the end everything staged
         is on disk."""
@@ -145,7 +147,7 @@ class Drain:
         sent = start.last_dispatch is not None and start.seen.session.fork is None
         default = None if sent else here.settings().budget  # that is for a root that has sent nothing
         await self._scope.spending.begin(self._scope.outbox, default, start.budget_revision, start.budgets)
-        await self._close_interrupted(start.activity, start.open, keep=keep, goes_on=goes_on, ends=ends)
+        await self._close_interrupted(start.activity, start.open, keep=keep, goes_on=goes_on, ends=ends, told=told)
         here.context.begin(start.seen.session, start.discovered, len(start.line) - 1)
         try:
             yield
@@ -224,6 +226,7 @@ class Drain:
         goes_on: bool = False,
         ends: str | None = None,
         because: str = TURN_INTERRUPTED,
+        told: Mapping[tuple[str, str], str] = NOTHING_TOLD,
     ) -> None:
         services, lease = self._services, self._scope.lease
         await close_interrupted_work(
@@ -237,6 +240,7 @@ class Drain:
             goes_on=goes_on,
             ends=ends,
             because=because,
+            told=told,
         )
         await services.tools.requests.abandon(found.requests, lease, keep)
 

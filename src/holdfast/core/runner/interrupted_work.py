@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from holdfast.core.runner.publish import HERE, TOOL_INTERRUPTED
@@ -20,7 +21,7 @@ from holdfast.schema.session_message import ToolPart, UnknownError
 from holdfast.schema.turn_event import TurnAbandoned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from holdfast.core.database.unit import Statement
     from holdfast.core.runner.services import SessionServices
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.stored_start import LeftOpen
     from holdfast.schema.record import Record
 
+NOTHING_TOLD: Mapping[tuple[str, str], str] = MappingProxyType({})
 COMPACTION_BROKE_OFF = "the process ended before the summary was complete"
 SHELL_BROKE_OFF = "[The process ended before the command did. What the command wrote is lost.]"
 
@@ -46,16 +48,17 @@ async def close_interrupted_work(
     goes_on: bool = False,
     ends: str | None = None,
     because: str = TURN_INTERRUPTED,
+    told: Mapping[tuple[str, str], str] = NOTHING_TOLD,
 ) -> None:
     """Record as failed: the calls, the step, the compaction and the shell command of an earlier drain that have no end.
     `left` is what that drain owed, `found` what it left open.
 
     `beside` gives statements that go with these events. Calls in `keep`, by message and call id, go on waiting, and so
     does their step. `goes_on` says that the model is asked again, by this process or the next one. `ends` is the reason
-    why nothing more is owed."""
+    why nothing more is owed. `told` is what the model is told about a call, where that is known."""
     now = sessions.clock.now()
     open_calls = [call for call in found.calls if call.key not in keep]
-    events: list[Record] = [_failed(call, session_id, now) for call in open_calls]
+    events: list[Record] = [_failed(call, session_id, now, told.get(call.key, TOOL_INTERRUPTED)) for call in open_calls]
     turn = left.turn if left is not None else None
     if keep:
         pass
@@ -88,13 +91,13 @@ async def close_interrupted_work(
         await lease.publish(*events, local=beside(events))
 
 
-def _failed(call: OpenCall, session_id: str, now: int) -> ToolFailed:
+def _failed(call: OpenCall, session_id: str, now: int, message: str) -> ToolFailed:
     part: ToolPart = decoder(ToolPart).decode(call.data)
     return ToolFailed(
         timestamp=now,
         session_id=session_id,
         assistant_message_id=call.message_id,
         call_id=call.call_id,
-        error=UnknownError(message=TOOL_INTERRUPTED),
+        error=UnknownError(message=message),
         provider=Provider(executed=part.provider.executed) if part.provider else HERE,
     )

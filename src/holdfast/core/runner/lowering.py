@@ -17,6 +17,7 @@ from msgspec import UnsetType
 from msgspec.structs import replace
 
 from holdfast.core.filesystem.content import PDF, Content, Unusable, data_type, is_data_uri, read_data_uri, recognise
+from holdfast.core.session.answer_outcome import TURN_SUSPENDED
 from holdfast.core.session.transcript import neutral
 from holdfast.core.tagged_text import inside_tag
 from holdfast.llm import request as llm
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from holdfast.schema.session_message import SessionMessage
 
 
-TURN_SUSPENDED = "Suspended: the process was shut down"
 NO_RESULT = "The call was not completed: there is no result."
 REFUSED = "the provider refused it"
 FILE_TAG = "attached-file"

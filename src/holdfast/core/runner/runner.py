@@ -13,7 +13,7 @@ from holdfast.core.runner.session_cache import SessionCache
 from holdfast.core.runner.spending import Spending
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from holdfast.core.runner.services import RunnerServices
     from holdfast.core.session.interrupt import Interrupt
@@ -38,10 +38,13 @@ class Runner:
         with self._drain(session_id, lease, interrupt, forced=forced, start=start) as drain:
             await drain.run()
 
-    async def abandon(self, session_id: str, lease: Lease, interrupt: Interrupt) -> None:
-        """Close what an earlier drain left open, and do no more."""
+    async def abandon(
+        self, session_id: str, lease: Lease, interrupt: Interrupt, told: Mapping[tuple[str, str], str]
+    ) -> None:
+        """Close what an earlier drain left open, and do no more. `told` is what the model is told about calls, by
+        message and call id."""
         with self._drain(session_id, lease, interrupt) as drain:
-            await drain.abandon()
+            await drain.abandon(told)
 
     async def compact(self, session_id: str, lease: Lease, interrupt: Interrupt, instructions: str | None) -> None:
         """Compact now, whatever the estimate says, and take no turn."""

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.permission.errors import TurnEnded
 from holdfast.core.runner.allowance import ASK_FROM
-from holdfast.core.runner.lowering import TURN_SUSPENDED
 from holdfast.core.runner.publish import TOOL_INTERRUPTED
-from holdfast.core.session.answer_outcome import TURN_INTERRUPTED
+from holdfast.core.session.answer_outcome import TURN_INTERRUPTED, TURN_SUSPENDED
 from holdfast.core.session.errors import Interrupted, RepeatedCalls, StructuredOutputError
 from holdfast.core.session.interrupt import ABANDONED, STOPPED
 from holdfast.core.tool.builtin.authorize import Denied

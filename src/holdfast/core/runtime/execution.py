@@ -40,6 +40,7 @@ WAKES = 1_000
 START_SECONDS = 2.0
 """How long a waiter gives the process that admitted an input to begin with it. That takes the lease before it prepares
 anything that lasts, so that only a process that died, or cannot start, takes longer."""
+STOP_TRIES = 20
 TAKEN_SECONDS = 3.0
 """How long a node that was asked to take a Session may need to begin."""
 
@@ -168,6 +169,17 @@ class Execution:
         quiet = await self._tasks.ends_quietly(session_id)
         await self._ownership.ask_elsewhere(session_id, "interrupt_quietly" if quiet else "interrupt")
 
+    async def let_begin(self, session_id: str) -> None:
+        """If another node was asked to begin with input of this Session, and is about to: wait until it does, so that
+        it can be interrupted."""
+        if self.here(session_id) or self.closed:
+            return
+        pending = await self._store.wakes(session_id) - self._unstarted.of(session_id)
+        if not pending or await self._ownership.elsewhere(session_id) is not None:
+            return
+        if await self._store.blocked(session_id) is None and await self.placement.has_other_nodes():
+            await self._begun(session_id, pending)
+
     async def background(self, session_id: str) -> None:
         """Let the tasks that calls of this Session wait for, here or elsewhere, go on in the background. Returns when
         the calls have been told."""
@@ -177,8 +189,13 @@ class Execution:
     async def stop(self, session_id: str) -> None:
         """Interrupt what runs, and give up what is owed, also if that waits for a budget."""
         paused = await self._store.pause(session_id) is not None
-        await self.interrupt(session_id)
-        await self.abandon(session_id)
+        left = await self._store.activity(session_id)
+        for _ in range(STOP_TRIES):
+            await self.interrupt(session_id)
+            await self.abandon(session_id)
+            now = await self._store.activity(session_id)
+            if left is None or now is None or now.seq != left.seq or self.closed:
+                break  # otherwise a process has gone on with it between the two
         if paused:
             await self._budgets.forget_pause(session_id)
 
@@ -202,16 +219,17 @@ class Execution:
 
         if self.here(session_id) or not await wanted():
             return
+        told: dict[tuple[str, str], str] = {}
         with self._tasks.quietly(session_id):
             for task in await self._store.open_tasks(session_id):
-                if not task.background:
-                    await self._tasks.stop(task)
+                if not task.background and (end := await self._tasks.stop(task)).status != "completed":
+                    told[task.message_id, task.call_id] = end.text
         lease = await self._ownership.acquire(session_id, location, interrupt, wanted)
         if lease is None:
             return
         try:
             async with self._locations.use(location) as services:
-                await services.runner.abandon(session_id, lease, interrupt)
+                await services.runner.abandon(session_id, lease, interrupt, told)
         except LeaseLost:
             pass  # somebody was a moment faster, and closes it as every drain does
         finally:

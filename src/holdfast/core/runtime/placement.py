@@ -20,7 +20,7 @@ from holdfast.core.session.nodes import rank
 from holdfast.schema.exceptions import ServiceUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from holdfast.core.session.interrupt import Interrupt
@@ -52,11 +52,20 @@ class ServedElsewhere(ServiceUnavailable):
 
 
 class Placement:
-    def __init__(self, nodes: Nodes, ownership: Ownership, *, shared: bool = False) -> None:
-        """`shared`: other machines use the database too, so that directories need not exist here."""
+    def __init__(
+        self,
+        nodes: Nodes,
+        ownership: Ownership,
+        *,
+        shared: bool = False,
+        keeps: Callable[[str], bool] = lambda directory: False,
+    ) -> None:
+        """`shared`: other machines use the database too, so that directories need not exist here. `keeps` tells
+        whether this machine made a directory itself, as a copy for a Session, even if it is not there any more."""
         self._nodes = nodes
         self._ownership = ownership
         self._shared = shared
+        self._keeps = keeps
         self._roots: tuple[str, ...] | None = None
         self._most: int | None = None
         self._slots: asyncio.Semaphore | None = None
@@ -74,13 +83,19 @@ class Placement:
         self._slots = None if most is None else asyncio.Semaphore(most)
 
     def serves(self, location: Location) -> bool:
+        directory = location.directory
         if self._roots is not None:
-            return _within(location.directory, self._roots)
-        return not self._shared or os.path.isdir(location.directory)
+            found = _within(directory, self._roots)
+        else:
+            found = not self._shared or os.path.isdir(directory)
+        return found or self._keeps(directory)
 
     async def has_nodes(self) -> bool:
         """Whether any node runs, this process included."""
         return bool(await self._nodes.living())
+
+    async def has_other_nodes(self) -> bool:
+        return any(node.id != self._nodes.id for node in await self._nodes.living())
 
     def asked(self, kind: str, session_id: str) -> None:
         """Another node asked this one to take a Session."""

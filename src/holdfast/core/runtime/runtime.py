@@ -280,7 +280,7 @@ class Runtime:
         stack.push_async_callback(self._titles.close)
 
         # Operations on Sessions.
-        self.placement = Placement(self.nodes, self._ownership, shared=self.shared)
+        self.placement = Placement(self.nodes, self._ownership, shared=self.shared, keeps=copies.folder.has)
         self.execution = Execution(
             self.log, self.store, self.locations, self._ownership, clock, wakeups, tasks, self.budgets, self.placement
         )

@@ -49,15 +49,12 @@ class Waits:
         """`chain` counts the subagents through which the question came here."""
         key = {"session_id": session_id}
         held = await self._ownership.elsewhere(session_id)
-        if held is not None or self._execution.here(session_id):
-            now = self._clock.now()
-            waits = [row.wait(now) for row in await self._database.fetch("wait.turn", key, into=TurnRow)]
-            waits += [row.wait() for row in await self._database.fetch("wait.tools", key, into=ToolRow)]
-            waits += [row.wait() for row in await self._database.fetch("wait.compaction", key, into=_CompactionRow)]
-            waits += [_shell(shell) for shell in (await self._store.open_shell(session_id),) if shell is not None]
-        elif (pause := await self._store.pause(session_id)) is not None:
+        executed = held is not None or self._execution.here(session_id)
+        waits = await self._executed(session_id) if executed else []
+        # Also while a drain begins that looks whether the budget was raised.
+        if not waits and (pause := await self._store.pause(session_id)) is not None:
             waits = [await paused_wait(self._store, session_id, pause)]
-        else:
+        elif not executed:
             waits = await self._left(session_id)
         if self._execution.placement.awaits_room(session_id):
             waits += await self._unstarted(session_id, ends="one of the Sessions that this server executes ends")
@@ -98,6 +95,14 @@ class Waits:
                 subagent_wait(Delegation(task.call_id, since, task.child_id, task.agent, task.description), below)
             )
         return found + [wait for wait in waits if wait.kind != "tool" or wait.id in calls]
+
+    async def _executed(self, session_id: str) -> list[WaitInfo]:
+        """What a drain waits for."""
+        now, key = self._clock.now(), {"session_id": session_id}
+        waits = [row.wait(now) for row in await self._database.fetch("wait.turn", key, into=TurnRow)]
+        waits += [row.wait() for row in await self._database.fetch("wait.tools", key, into=ToolRow)]
+        waits += [row.wait() for row in await self._database.fetch("wait.compaction", key, into=_CompactionRow)]
+        return waits + [_shell(shell) for shell in (await self._store.open_shell(session_id),) if shell is not None]
 
     async def _left(self, session_id: str) -> list[WaitInfo]:
         """What nobody works on waits for a process, or for a decision; a call that waits for a person says so."""

@@ -82,6 +82,11 @@ def goes_on_by_itself(activity: Activity) -> bool:
     return activity.attempts < MOST_ATTEMPTS and (activity.suspended or stage_of(activity) in GOES_ON)
 
 
+def is_continued(activity: Activity) -> bool:
+    """Whether a process that finds this goes on with it at once, without an answer or a decision."""
+    return goes_on_by_itself(activity) and stage_of(activity) != "waiting"
+
+
 def described(activity: Activity) -> InterruptedActivity:
     stage, turn = stage_of(activity), activity.turn
     return InterruptedActivity(

@@ -29,9 +29,10 @@ def prompt_admitted(event: Projected) -> tuple[Statement, ...]:
     data: ev.PromptAdmitted = event.data
     key = {"id": data.message_id}
     return (
-        Statement("message.exists", key, found=False, error=MessageIdInUse),
         Statement("inbox.exists", key, found=False, error=MessageIdInUse),
         Statement("inbox.insert", _inbox_row(data, data.prompt, data.type or "user")),
+        # After the row: a message that claims its id at the same moment is visible by then.
+        Statement("message.exists", key, found=False, error=MessageIdInUse),
         *((Statement("task.deliver", {**key, "session_id": data.session_id}),) if data.type == "synthetic" else ()),
     )
 

@@ -12,6 +12,7 @@ from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode_text
 
 if TYPE_CHECKING:
+    from holdfast.core.database.unit import Value
     from holdfast.core.event.projection import Projected, Projector
     from holdfast.schema.record import Record
 
@@ -23,10 +24,14 @@ def context_updated(event: Projected) -> tuple[Statement, ...]:
 def shell_started(event: Projected) -> tuple[Statement, ...]:
     data: ev.ShellStarted = event.data
     content = {"callID": data.call_id, "command": data.command, "output": ""}
+    id: dict[str, Value] = {"id": data.message_id}
+    claimed = {**id, "session_id": data.session_id}
     return (
-        Statement("message.exists", {"id": data.message_id}, found=False, error=MessageIdInUse),
-        Statement("inbox.exists", {"id": data.message_id}, found=False, error=MessageIdInUse),
+        Statement("message.exists", id, found=False, error=MessageIdInUse),
+        Statement("inbox.exists", id, found=False, error=MessageIdInUse),
+        Statement("inbox.claim", {**claimed, "timestamp": data.timestamp}, operational=True),
         message(event, data.message_id, "shell", content),
+        Statement("inbox.unclaim", claimed, operational=True),
     )
 
 

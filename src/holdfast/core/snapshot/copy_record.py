@@ -122,6 +122,10 @@ class CopyFolder:
             return None
         return self.read(Path(here).relative_to(root).parts[0])
 
+    def has(self, directory: str) -> bool:
+        """Whether a directory is in a copy that was made here, even if it was removed."""
+        return self.containing(Path(directory)) is not None
+
     def original(self, path: Path) -> Path:
         """The path that a path in a copy was copied from; any other path itself."""
         for _ in range(10):  # a copy of a copy

@@ -28,6 +28,7 @@ pytestmark = [
 CREATED, DELETED = "session.created", "session.deleted"
 REVERTED, UNDONE = "session.next.revert.committed", "session.next.compaction.undone"
 DISPATCHED, ADMITTED = "session.next.turn.dispatched", "session.next.prompt.admitted"
+SHELL = "session.next.shell.started"
 
 
 @pytest.fixture
@@ -229,6 +230,21 @@ async def test_two_sessions_are_given_a_prompt_with_one_id(nodes: Nodes) -> None
     )
     assert isinstance(refused, PromptConflict)
     assert nodes.rows("select session_id from session_input") == [(one.id,)]
+    assert nodes.rows(f"select seq from event_sequence where aggregate_id = '{two.id}'") == [(0,)]
+
+
+@pytest.mark.parametrize("first", ["prompt", "shell"])
+async def test_a_prompt_and_a_shell_message_of_two_sessions_have_one_id(nodes: Nodes, first: str) -> None:
+    """STO-049, STO-151: the second is refused, and nothing of it is stored."""
+    one, two = await nodes.create(), await nodes.create()
+    if first == "prompt":
+        work = admitted(nodes.one, one, "msg_same"), nodes.two.sessions.shell(two.id, "true", id="msg_same")
+    else:
+        work = nodes.one.sessions.shell(one.id, "true", id="msg_same"), admitted(nodes.two, two, "msg_same")
+    _, refused = await nodes.collide(ADMITTED if first == "prompt" else SHELL, *work)
+    assert isinstance(refused, PromptConflict)
+    used = nodes.rows("select session_id from session_input union all select session_id from session_message")
+    assert used == [(one.id,)]
     assert nodes.rows(f"select seq from event_sequence where aggregate_id = '{two.id}'") == [(0,)]
 
 

@@ -21,6 +21,8 @@ FEW = {
     "inbox.lost_wakes": "only pending inputs have a row",
     "lease.held": "only leases that are held are in the index",
     "mcp.forget": "each offer is looked at once",
+    "mcp.forget_servers": "each server that was used within a month has one row",
+    "mcp.leftovers": "as above",
     "node_secret.all": "there are a few",
     "node_secret.forget": "there are a few",
     "node_secret.make": "there are a few",

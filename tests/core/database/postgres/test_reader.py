@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from typing import Any
 
 import pytest
 from tests.core.database.units import unit
@@ -11,8 +13,12 @@ from tests.stores.pool import PooledDatabase
 from holdfast.core.database.errors import StorageError, StorageTimeout
 from holdfast.core.database.postgres import address
 from holdfast.core.database.postgres.database import PostgresDatabase
+from holdfast.core.database.postgres.rows import SHORT_BYTES, RowReader
 from holdfast.core.database.postgres.statement import Statements
 from holdfast.core.database.read import Read
+from holdfast.core.database.unit import NewEvent, Unit
+from holdfast.core.event.stored_event import EventRow
+from holdfast.schema.codec import encode_text
 from holdfast.schema.frozen import Frozen
 
 pytestmark = [pytest.mark.anyio, pytest.mark.store("postgres", reason="pipelines are how PostgreSQL is read")]
@@ -45,6 +51,31 @@ async def test_reads_together_are_answered_in_order(database: PostgresDatabase) 
     others = [database.fetch("event.head", {"aggregate_id": name}) for name in ("ses_one", "ses_no")]
     assert await asyncio.gather(many, *others) == [[[Head(0, None)], [], [(0, None)]], [(0, None)], []]
     assert await database.fetch_many() == []
+
+
+@pytest.mark.parametrize("sizes", [[10] * 5, [50_000] * 20, [5_000_000], [10, 5_000_000, 10], [300_000] * 3])
+async def test_a_large_result_is_converted_beside_the_event_loop(
+    database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch, sizes: list[int]
+) -> None:
+    """STO-154: whole and in order, as structs too."""
+    for number, size in enumerate(sizes):
+        event = NewEvent(f"evt_{number}", "t.1", encode_text({"text": "x" * size}), None, ())
+        await database.submit(Unit("ses_one", events=(event,)))
+    here, rows = threading.get_ident(), RowReader.rows
+    threads: list[int] = []
+
+    def noted(self: RowReader, *arguments: Any) -> list[Any]:
+        threads.append(threading.get_ident())
+        return rows(self, *arguments)
+
+    monkeypatch.setattr(RowReader, "rows", noted)
+    page = Read("event.page", {"aggregate_id": "ses_one", "after": -1, "limit": 200}, EventRow)
+    (found, heads) = await database.fetch_many(page, head())
+    assert [(row.seq, len(row.data)) for row in found] == [(seq, size + 11) for seq, size in enumerate(sizes)]
+    assert [row.seq for row in heads] == [len(sizes) - 1]
+    assert found == await database.fetch(page.name, page.params, into=EventRow)
+    assert here not in threads
+    assert bool(threads) == (sum(sizes) > SHORT_BYTES)
 
 
 async def test_a_read_that_fails_concerns_no_other(database: PostgresDatabase) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.database.postgres.text import MARK, escape, restore, restore_bytes
+from holdfast.core.database.postgres.text import MARK, WINDOW, escape, restore, restore_bytes
 
 ESCAPES = ("\\u0000", "\\ud83d", "\\uDFFF", "\\uf8f1", "\\uF8F1")
 PIECES = ("\0", MARK, *ESCAPES, "\\", "u", "0000", "f8f1", "d800", '"', "é", "😀")
@@ -45,3 +45,13 @@ def test_a_lone_surrogate_of_json_is_restored_as_a_character() -> None:
     """STO-044: the server decodes the escape of the mark, and the digits follow it."""
     assert restore(f"{MARK}d800") == "\ud800"
     assert restore_bytes(f"{MARK}0000".encode()) == b"\0"
+
+
+@pytest.mark.parametrize("mark", [MARK, "\\uf8f1"])
+def test_a_mark_is_found_wherever_it_is_in_a_large_text(mark: str) -> None:
+    """STO-044: also where two of the windows meet in which it is looked for."""
+    restored = restore(f"{mark}0000")
+    for place in range(WINDOW - 8, WINDOW + 2):
+        before, after = "x" * place, "x" * 20
+        assert restore(f"{before}{mark}0000{after}") == before + restored + after
+        assert restore_bytes(f"{before}{mark}0000{after}".encode()) == (before + restored + after).encode()

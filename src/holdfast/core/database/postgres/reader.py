@@ -3,6 +3,7 @@
 Invariants
 - A read that begins after a commit was acknowledged sees it: the server that commits is asked, each time.
 - Reads are answered in the order in which they were sent; one that fails, or whose caller has gone, concerns no other.
+- A large result does not hold the event loop: most of it is converted on a thread.
 - While the database is away, reads wait, and fail with StorageUnavailable after `AWAY_SECONDS`. What was sent over a
   lost connection is sent again."""
 
@@ -84,14 +85,14 @@ class Reader:
         if name in PLANNED_BY_VALUES:
             return await self.fetch_large(name, params, into)
         (result,) = await self._ask((Read(name, params, into),))
-        return self._readers.rows(name, into, result)
+        return await self._rows(name, into, result)
 
     async def fetch_many(self, *reads: Read) -> list[list[Any]]:
         """Short indexed reads, in one round trip."""
         if not reads:
             return []
         results = await self._ask(reads)
-        return [self._readers.rows(read.name, read.into, result) for read, result in zip(reads, results, strict=True)]
+        return [await self._rows(read.name, read.into, result) for read, result in zip(reads, results, strict=True)]
 
     @overload
     async def fetch_large(self, name: str, params: Mapping[str, Value]) -> list[Row]: ...
@@ -107,7 +108,8 @@ class Reader:
         values = compiled.values(params)
 
         def read() -> list[Any]:
-            return self._readers.rows(name, into, self._large.read(compiled, values))
+            result = self._large.read(compiled, values)
+            return self._readers.of(name, into, result).rows(result)
 
         return await asyncio.get_running_loop().run_in_executor(self._large.threads, read)
 
@@ -116,6 +118,13 @@ class Reader:
         for pipeline in self._pipelines.values():
             pipeline.close()
         self._large.close()
+
+    async def _rows(self, name: str, into: Any, result: PGresult) -> list[Any]:
+        reader = self._readers.of(name, into, result)
+        found, next_row = reader.short_rows(result)
+        if next_row < result.ntuples:
+            found += await asyncio.to_thread(reader.rows, result, next_row)
+        return found
 
     def _ask(self, reads: Sequence[Read]) -> asyncio.Future[list[PGresult]]:
         if self._closed:

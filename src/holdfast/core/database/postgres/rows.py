@@ -32,6 +32,9 @@ def _bytea(value: bytes) -> bytes:
     return bytes.fromhex(value[2:].decode())
 
 
+SHORT_BYTES = 256 * 1024
+"""What is converted on the event loop: less than a millisecond. The rest of a result is converted on a thread."""
+
 # By the number of the type. Anything else is text.
 CONVERSIONS: dict[int, Callable[[bytes], Any]] = {
     16: _bool,
@@ -59,13 +62,29 @@ class RowReader:
         self._places = list(enumerate(self._converts))
         self._map: Callable[[Iterable[Row]], list[Any]] | None = None if into is None else row_mapper(into, columns)
 
-    def rows(self, result: PGresult) -> list[Any]:
+    def rows(self, result: PGresult, start: int = 0) -> list[Any]:
+        """The rows from one on."""
         get, places = result.get_value, self._places
         found: list[Row] = [
             tuple([None if (value := get(row, place)) is None else convert(value) for place, convert in places])
-            for row in range(result.ntuples)
+            for row in range(start, result.ntuples)
         ]
         return found if self._map is None else self._map(found)
+
+    def short_rows(self, result: PGresult) -> tuple[list[Any], int]:
+        """The rows up to `SHORT_BYTES`, and the number of the row that is next."""
+        get, converts = result.get_value, self._converts
+        columns, left = range(len(converts)), SHORT_BYTES
+        found: list[Row] = []
+        for row in range(result.ntuples):
+            values = [get(row, place) for place in columns]
+            left -= sum(map(len, filter(None, values)))
+            if left < 0:
+                break
+            found.append(
+                tuple([None if value is None else convert(value) for value, convert in zip(values, converts)])  # noqa: B905
+            )
+        return (found if self._map is None else self._map(found)), len(found)
 
 
 class RowReaders:
@@ -74,8 +93,8 @@ class RowReaders:
     def __init__(self) -> None:
         self._readers: dict[tuple[str, Any], RowReader] = {}
 
-    def rows(self, name: str, into: Any, result: PGresult) -> list[Any]:
+    def of(self, name: str, into: Any, result: PGresult) -> RowReader:
         reader = self._readers.get((name, into))
         if reader is None:
             reader = self._readers[name, into] = RowReader(name, into, result)
-        return reader.rows(result)
+        return reader

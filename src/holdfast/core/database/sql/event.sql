@@ -55,10 +55,12 @@ select cast(coalesce(max(position), 0) as text) as position from event
 
 -- name: event.moved_since
 -- Aggregates with events after a position: the sequences of these events, and the new position, the same in every row.
--- By position alone: an index would put the groups in order, and be read from end to end for that.
+-- By position alone: an index would put the groups in order, and be read from end to end for that. A Session comes
+-- before one that was created under it.
 select aggregate_id, min(seq) as first, max(seq) as last,
   (select cast(max(position) as text) from event) as position
 from event not indexed where position > cast(:position as integer) group by aggregate_id
+order by min(position)
 
 -- name: event.aggregates
 -- Newest first: forks before the Sessions they were made from.

@@ -6,6 +6,17 @@ values (:session_id, :seq, :id, :kind, :prompt, :delivery, null, :timestamp, :no
 -- name: inbox.exists
 select 1 from session_input where id = :id
 
+-- name: inbox.claim
+-- The id of a message that is no input. Where several nodes write, whoever admits an input with this id waits at the
+-- unique key until the message is committed, and then finds it. `inbox.unclaim` follows in the same commit.
+insert into session_input (
+  session_id, admitted_seq, id, kind, prompt, delivery, promoted_seq, time_created, no_reply)
+select :session_id, :seq, :id, 'claim', '', 'steer', null, :timestamp, 0
+where exists (select 1 from session where id = :session_id)
+
+-- name: inbox.unclaim
+delete from session_input where id = :id and session_id = :session_id
+
 -- name: inbox.adopt
 -- A promotion without an admission (an older log): the row is born promoted.
 insert into session_input (

@@ -21,9 +21,10 @@ select pg_current_snapshot()::text as position
 
 -- name: event.moved_since
 -- A snapshot does not show what began after it, and what ran then. The last condition leaves out events of a restored
--- database whose transactions had higher numbers.
+-- database whose transactions had higher numbers. In the order of the transactions, so that a Session comes before one
+-- that was created under it.
 select aggregate_id, min(seq) as first, max(seq) as last, pg_current_snapshot()::text as position from event
 where (position >= pg_snapshot_xmax(:position::pg_snapshot)
     or position = any (array(select pg_snapshot_xip(:position::pg_snapshot))))
   and pg_visible_in_snapshot(position, pg_current_snapshot())
-group by aggregate_id order by aggregate_id
+group by aggregate_id order by min(position::text::bigint), aggregate_id
