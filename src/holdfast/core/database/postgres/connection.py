@@ -21,17 +21,19 @@ from typing import TYPE_CHECKING
 from psycopg import Error, pq
 from psycopg.pq import ConnStatus, ExecStatus, PollingStatus
 
-from holdfast.core.database.errors import StorageUnavailable
-from holdfast.core.database.postgres.address import conninfo
+from holdfast.core.database.errors import StorageReplaced, StorageTooOld, StorageUnavailable
+from holdfast.core.database.postgres.address import LISTENING, READING, WRITING, conninfo
 from holdfast.core.database.postgres.errors import (
     GONE,
     READ_ONLY,
     STALE_PLAN,
     UNPREPARED,
     ConnectionLost,
+    StatementFailed,
     failure,
     refused_connection,
 )
+from holdfast.core.database.postgres.outages import COMMITS, NOTICES, READS
 from holdfast.core.database.postgres.statement import SETTINGS, Compiled, encode
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 10.0
 OLDEST_SERVER = 140_000
+IDENTITY = Compiled("select system_identifier from pg_control_system()")
+PURPOSES = ((WRITING, COMMITS), (READING, READS), (LISTENING, NOTICES))
 
 # What a queued message is, to match its result.
 QUERY, SETTING = None, b""
@@ -220,6 +224,18 @@ def open_connection(
     address: Address, settings: Mapping[str, str], *, direct: bool = False, seconds: float = CONNECT_SECONDS
 ) -> Connection:
     """Connect, in at most `seconds`. Blocks: only threads may call it. Raises StorageUnavailable."""
+    purpose = next((name for known, name in PURPOSES if settings is known), None)
+    try:
+        connection = _open(address, settings, direct=direct, seconds=seconds)
+    except StorageUnavailable as error:
+        if purpose is not None:
+            address.outages.failed(purpose, error)
+        raise
+    address.outages.connected(purpose or "")
+    return connection
+
+
+def _open(address: Address, settings: Mapping[str, str], *, direct: bool, seconds: float) -> Connection:
     pooled = address.pooled and not direct
     parameters = address.parameters(settings, direct=direct, pooled=pooled)
     try:
@@ -228,18 +244,41 @@ def open_connection(
         if "unsupported startup parameter" in str(error) and not pooled and not direct:
             log.info("%s leads to a pooler", address.name)
             address.pooled = True
-            return open_connection(address, settings, seconds=seconds)
+            return _open(address, settings, direct=False, seconds=seconds)
         raise refused_connection(address, str(error)) from None
     except TimeoutError:
         raise StorageUnavailable(address.name, f"no answer within {seconds:.0f} s") from None
     if pgconn.server_version < OLDEST_SERVER:
         version = pgconn.server_version // 10_000
         pgconn.finish()
-        raise StorageUnavailable(address.name, f"it runs PostgreSQL {version}; Holdfast needs 14 or newer")
+        raise StorageTooOld(address.name, version)
     try:
-        return Connection(pgconn, address, settings, pooled=pooled, prepares=direct or address.prepares)
+        connection = Connection(pgconn, address, settings, pooled=pooled, prepares=direct or address.prepares)
     except Error as error:
         raise refused_connection(address, str(error)) from None
+    try:
+        _recognise(connection, seconds)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _recognise(connection: Connection, seconds: float) -> None:
+    """Refuse a server that has taken the place of another one. Positions in the log are numbers of its transactions:
+    those that this process has read mean nothing on the new one."""
+    address = connection.address
+    try:
+        (result,) = connection.run([(IDENTITY, ())], seconds)
+        found = (result.get_value(0, 0) or b"").decode()
+    except StatementFailed:  # an administrator has revoked the right to ask
+        return
+    except (ConnectionLost, TimeoutError) as error:
+        raise StorageUnavailable(address.name, str(error) or f"no answer within {seconds:.0f} s") from None
+    if address.server is None:
+        address.server = found
+    elif address.server != found:
+        raise StorageReplaced(address.name)
 
 
 def _connect(parameters: bytes, until: float) -> PGconn:

@@ -60,6 +60,8 @@ class Listener:
         self._numbers: set[int] = set()
         self._held: set[int] = set()
         self._closed = False
+        self._error: StorageUnavailable | None = None
+        """Why there is no connection."""
         self._connection: Connection | None = None
         self._changed = threading.Condition()
         self._wake_read, self._wake_write = os.pipe()
@@ -87,7 +89,7 @@ class Listener:
             self._wake()
             if not self._changed.wait_for(lambda: number in self._held or number not in self._numbers, timeout):
                 self._numbers.discard(number)
-                raise StorageUnavailable(self.address.name, "no connection that may hold a lock")
+                raise self._error or StorageUnavailable(self.address.name, "no connection that may hold a lock")
             if number not in self._held:
                 raise StorageError(f"the number {number} belongs to another node")
 
@@ -147,6 +149,7 @@ class Listener:
         connection = self._connection = open_connection(self.address, LISTENING, direct=True)
         connection.run([(Compiled(f'listen "{self._channel}"'), ())], REQUEST_SECONDS)
         self.connected_since = time.monotonic()
+        self._error = None
         self._heard += 1
 
     def _hear(self, notification: object) -> None:
@@ -203,6 +206,8 @@ class Listener:
             self.lost = True
             log.info("%s: the listening connection was lost: %s", self.address.name, error)
         self.connected_since = None
+        if isinstance(error, StorageUnavailable):
+            self._error = error
         with self._changed:
             self._held.clear()
         if self._connection is not None:

@@ -2,7 +2,10 @@
 
 Invariants
 - A schema that holds tables of another program, or of a newer Holdfast, is left as it is.
-- A migration is applied as a whole, with its number, or not at all."""
+- A migration is applied as a whole, with its number, or not at all.
+- Nodes of the version before may be at work meanwhile. A migration that they cannot work with renames the table
+  `holdfast_writer`, which each of their commits changes first: it waits for those that are under way, and all later
+  ones are refused."""
 
 from __future__ import annotations
 
@@ -33,6 +36,13 @@ select current_schema(),
 VERSION = "select coalesce(max(version), 0) from holdfast_schema"
 FORGET_WRITERS = "delete from holdfast_writer where time_updated < now() - interval '7 days'"
 """Left by processes that were killed. One that lives on and finds its row gone makes it again."""
+RESTORED = """
+select coalesce((select position from event order by position desc limit 1)
+  >= pg_snapshot_xmax(pg_current_snapshot()), false)
+"""
+"""Whether there are events of transactions that this server has yet to number: they come from another server."""
+FORGET_POSITIONS = "update event set position = '3' where position >= pg_snapshot_xmin(pg_current_snapshot())"
+"""3 is the first number that there is: every snapshot shows it."""
 LOCK = "select pg_advisory_xact_lock({}, 4)"  # 0, 1 and numbers with the bit 2 are locks of flights
 
 log = logging.getLogger(__name__)
@@ -50,6 +60,8 @@ def prepare(address: Address) -> None:
         _execute(pgconn, ";".join(("begin", *settings)))
         if _version(pgconn, address) != len(migrations()):
             _upgrade(pgconn, address)
+        if _execute(pgconn, RESTORED) == ["t"]:
+            _forget_positions(pgconn, address)
         _execute(pgconn, f"{FORGET_WRITERS}; commit")
     except StatementFailed as error:
         raise translate(error, address, 0) from error
@@ -88,6 +100,15 @@ def _upgrade(pgconn: PGconn, address: Address) -> None:
     for number, script in enumerate(migrations()[found:], found + 1):
         _execute(pgconn, script)
         _execute(pgconn, f"insert into holdfast_schema (version) values ({number})")
+
+
+def _forget_positions(pgconn: PGconn, address: Address) -> None:
+    """After a dump of another server was restored. Its transactions had higher numbers, which this server would give to
+    new ones: followers would take stored events for new, or new ones for seen."""
+    _execute(pgconn, LOCK.format(address.lock_class))
+    if _execute(pgconn, RESTORED) == ["t"]:  # asked again: another node may have done it meanwhile
+        log.warning("%s comes from another server; its events get new positions", address.name)
+        _execute(pgconn, FORGET_POSITIONS)
 
 
 def _execute(pgconn: PGconn, sql: str) -> list[str | None]:
