@@ -8,6 +8,7 @@ StorageError
 │   ├── StorageReadOnly        the server takes no writes: a standby
 │   ├── StorageConnections     the server takes no more connections
 │   ├── StorageTooOld          the server is older than those that are supported
+│   ├── StoragePooled          a pooler answers where the server itself is needed
 │   └── StorageReplaced        another server has taken the place of the one that was there
 ├── StorageTimeout       the server was stopped in the middle of a statement that took too long
 ├── InvalidAddress       the address of a server cannot be used
@@ -82,6 +83,17 @@ class StorageTooOld(StorageUnavailable):
 
     def __init__(self, path: str, version: int) -> None:
         super().__init__(path, f"it runs PostgreSQL {version}; Holdfast needs 14 or newer")
+
+
+class StoragePooled(StorageUnavailable):
+    """A pooler answers where the server itself is needed."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            path,
+            "it leads to a pooler, and listening and locks need a connection that nobody shares; "
+            "add direct=HOST:PORT with the address of the server itself",
+        )
 
 
 class StorageReplaced(StorageUnavailable):

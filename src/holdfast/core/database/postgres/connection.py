@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from psycopg import Error, pq
 from psycopg.pq import ConnStatus, ExecStatus, PollingStatus
 
-from holdfast.core.database.errors import StorageReplaced, StorageTooOld, StorageUnavailable
+from holdfast.core.database.errors import StoragePooled, StorageReplaced, StorageTooOld, StorageUnavailable
 from holdfast.core.database.postgres.address import LISTENING, READING, WRITING, conninfo
 from holdfast.core.database.postgres.errors import (
     GONE,
@@ -29,7 +29,6 @@ from holdfast.core.database.postgres.errors import (
     STALE_PLAN,
     UNPREPARED,
     ConnectionLost,
-    StatementFailed,
     failure,
     refused_connection,
 )
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 10.0
 OLDEST_SERVER = 140_000
+PROCESS = Compiled("select pg_backend_pid()")
 IDENTITY = Compiled("select system_identifier from pg_control_system()")
 PURPOSES = ((WRITING, COMMITS), (READING, READS), (LISTENING, NOTICES))
 
@@ -90,6 +90,14 @@ class Connection:
                 self.pgconn.send_query_prepared(key, values)
             else:
                 self.pgconn.send_query_params(statement.sql, values)
+        except Error as error:
+            raise ConnectionLost(str(error).strip()) from error
+        self._sent.append(QUERY)
+
+    def queue_once(self, statement: Compiled) -> None:
+        """A statement without values that is not prepared."""
+        try:
+            self.pgconn.send_query_params(statement.sql, None)
         except Error as error:
             raise ConnectionLost(str(error).strip()) from error
         self._sent.append(QUERY)
@@ -241,10 +249,8 @@ def _open(address: Address, settings: Mapping[str, str], *, direct: bool, second
     try:
         pgconn = _connect(conninfo(parameters), time.monotonic() + seconds)
     except Error as error:
-        if "unsupported startup parameter" in str(error) and not pooled and not direct:
-            log.info("%s leads to a pooler", address.name)
-            address.pooled = True
-            return _open(address, settings, direct=False, seconds=seconds)
+        if "unsupported startup parameter" in str(error) and not pooled:
+            return _open_pooled(address, settings, direct=direct, seconds=seconds)
         raise refused_connection(address, str(error)) from None
     except TimeoutError:
         raise StorageUnavailable(address.name, f"no answer within {seconds:.0f} s") from None
@@ -257,27 +263,47 @@ def _open(address: Address, settings: Mapping[str, str], *, direct: bool, second
     except Error as error:
         raise refused_connection(address, str(error)) from None
     try:
-        _recognise(connection, seconds)
+        process, server = _who_answers(connection, seconds)
+        if server is not None:
+            _recognise(address, server)
     except BaseException:
         connection.close()
         raise
+    if process != pgconn.backend_pid and not pooled:
+        # A pooler that was told to ignore the settings of a connection. It has numbers of its own.
+        connection.close()
+        return _open_pooled(address, settings, direct=direct, seconds=seconds)
     return connection
 
 
-def _recognise(connection: Connection, seconds: float) -> None:
+def _open_pooled(address: Address, settings: Mapping[str, str], *, direct: bool, seconds: float) -> Connection:
+    if direct:
+        raise StoragePooled(address.name)
+    log.info("%s leads to a pooler", address.name)
+    address.pooled = True
+    return _open(address, settings, direct=False, seconds=seconds)
+
+
+def _who_answers(connection: Connection, seconds: float) -> tuple[int, str | None]:
+    """The number of the server's process, and the identifier of the server; None if this role may not ask for it."""
+    connection.queue_once(PROCESS)
+    connection.queue_once(IDENTITY)
+    try:
+        process, server = connection.exchange(seconds)
+        if process.status != ExecStatus.TUPLES_OK:
+            raise refused_connection(connection.address, failure(process).message)
+        found = server.get_value(0, 0) if server.status == ExecStatus.TUPLES_OK else None
+        return int(process.get_value(0, 0) or 0), None if found is None else found.decode()
+    except (ConnectionLost, TimeoutError) as error:
+        raise StorageUnavailable(connection.address.name, str(error) or f"no answer within {seconds:.0f} s") from None
+
+
+def _recognise(address: Address, server: str) -> None:
     """Refuse a server that has taken the place of another one. Positions in the log are numbers of its transactions:
     those that this process has read mean nothing on the new one."""
-    address = connection.address
-    try:
-        (result,) = connection.run([(IDENTITY, ())], seconds)
-        found = (result.get_value(0, 0) or b"").decode()
-    except StatementFailed:  # an administrator has revoked the right to ask
-        return
-    except (ConnectionLost, TimeoutError) as error:
-        raise StorageUnavailable(address.name, str(error) or f"no answer within {seconds:.0f} s") from None
     if address.server is None:
-        address.server = found
-    elif address.server != found:
+        address.server = server
+    elif address.server != server:
         raise StorageReplaced(address.name)
 
 

@@ -33,6 +33,8 @@ select current_schema(),
   exists (select 1 from pg_class where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p', 'v')
     and relname in ('session', 'event', 'event_sequence', 'project'))
 """
+EXISTS = "select current_schema()"
+"""Asked first: creating a schema that exists needs the right to create others."""
 VERSION = "select coalesce(max(version), 0) from holdfast_schema"
 FORGET_WRITERS = "delete from holdfast_writer where time_updated < now() - interval '7 days'"
 """Left by processes that were killed. One that lives on and finds its row gone makes it again."""
@@ -92,7 +94,7 @@ def _version(pgconn: PGconn, address: Address) -> int:
 def _upgrade(pgconn: PGconn, address: Address) -> None:
     """Under a lock that other starting nodes wait for."""
     _execute(pgconn, LOCK.format(address.lock_class))
-    if address.schema is not None:
+    if address.schema is not None and _execute(pgconn, EXISTS) == [None]:
         _execute(pgconn, f'create schema if not exists "{address.schema}"')
     found = _version(pgconn, address)  # asked again: another node may have upgraded meanwhile
     if 0 < found < len(migrations()):
