@@ -70,7 +70,8 @@ READING_LARGE = {
     "jit": "off",
 }
 LISTENING = {**UNLIMITED, "synchronous_commit": "off", "statement_timeout": f"{READ_SECONDS * 1000:.0f}"}
-MIGRATING: Mapping[str, str] = dict(UNLIMITED)
+# It connects first, and must be understood by servers that are too old to be used.
+MIGRATING = {name: value for name, value in UNLIMITED.items() if name != "idle_session_timeout"}
 
 
 class Address:
