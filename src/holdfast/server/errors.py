@@ -9,7 +9,15 @@ import secrets
 from typing import TYPE_CHECKING
 
 from holdfast.core.config.reload import ConfigRefused
-from holdfast.core.database.errors import StorageBusy, StorageClosed, StorageError, StorageFull
+from holdfast.core.database.errors import (
+    StorageBusy,
+    StorageChanged,
+    StorageClosed,
+    StorageError,
+    StorageFull,
+    StorageTimeout,
+    StorageUnavailable,
+)
 from holdfast.core.filesystem import errors as file
 from holdfast.core.search.search import SearchFailed
 from holdfast.schema import errors as public
@@ -33,7 +41,10 @@ def to_public(error: Exception) -> PublicError | ProjectCopyError:
             return public.InvalidRequestError(message=f"{error.path}: {error}", field="path")
         case SearchFailed():
             return public.ServiceUnavailableError(message="The search engine failed", service="files")
-        case StorageBusy() | StorageFull() | StorageClosed():
+        case (
+            StorageBusy() | StorageFull() | StorageClosed() | StorageTimeout() | StorageUnavailable() | StorageChanged()
+        ):
+            # Each names the database without its password. An outage is in the log once, not with each request.
             return public.ServiceUnavailableError(message=str(error), service="storage")
         case StorageError():
             log.error("storage failed", exc_info=error)

@@ -299,6 +299,7 @@ class Watched:
         self.fetch_many = database.fetch_many
         self.version = lambda: -1  # only signals inside this process wake
         self.waiting_since = database.waiting_since
+        self.outage, self.identity = database.outage, database.identity
         self.close = database.close
 
     def submit(self, unit: Unit, on_commit: Callable[[Committed], None] | None = None) -> asyncio.Future[Committed]:

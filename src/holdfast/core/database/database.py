@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import apsw
 
 from holdfast.core.database.errors import StorageUnavailable
+from holdfast.core.database.outage import Outage
 from holdfast.core.database.queries import load_queries
 from holdfast.core.database.reader import Reader
 from holdfast.core.database.rehearsal import PROJECTIONS as PROJECTIONS
@@ -58,6 +60,12 @@ class Database(Protocol):
     def waiting_since(self) -> float | None:
         """When the writer began to wait for another process (monotonic seconds), if it waits."""
 
+    def identity(self) -> str:
+        """Tells the server whose positions of the log these are from others; empty for a file."""
+
+    def outage(self) -> Outage | None:
+        """What commits or reads wait for, while the database cannot be used; for a status display."""
+
     def rehearse(self, units: Iterable[Unit], aggregate_id: str) -> dict[str, list[Row]]:
         """Run these units on an empty temporary database and return the projections of an aggregate."""
 
@@ -86,6 +94,15 @@ class SqliteDatabase:
         self.version = self._reader.version
         self.waiting_since = self._writer.waiting_since
         self.rehearse = rehearse
+
+    def identity(self) -> str:
+        return ""
+
+    def outage(self) -> Outage | None:
+        since = self._writer.waiting_since()
+        if since is None:
+            return None
+        return Outage(time.monotonic() - since, f"another process keeps {self.path} locked; commits wait")
 
     def close(self) -> None:
         # The writer goes last: only a connection that may write can fold the log back into the file.

@@ -6,11 +6,15 @@ StorageError
 ├── StorageUnavailable   the file or its directory cannot be opened or written, or the server not reached
 │   ├── StorageDenied          the server does not let this user in, or do what is needed
 │   ├── StorageReadOnly        the server takes no writes: a standby
-│   └── StorageConnections     the server takes no more connections
+│   ├── StorageConnections     the server takes no more connections
+│   ├── StorageTooOld          the server is older than those that are supported
+│   ├── StoragePooled          a pooler answers where the server itself is needed
+│   └── StorageReplaced        another server has taken the place of the one that was there
 ├── StorageTimeout       the server was stopped in the middle of a statement that took too long
 ├── InvalidAddress       the address of a server cannot be used
 ├── StorageCorrupt       the file is not a database, or a damaged one
 ├── StorageTooNew        the file was written by a newer Holdfast
+├── StorageChanged       the tables are others than at the start: a newer Holdfast has upgraded them
 ├── StorageClosed        the database was closed
 └── Refused              a condition of a commit unit did not hold; nothing of it was written
     ├── Fenced           a newer owner holds the lease of this Session
@@ -57,14 +61,48 @@ class StorageReadOnly(StorageUnavailable):
     """The server takes no writes."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(path, "it is read-only; name the primary server, or all servers of the cluster")
+        super().__init__(
+            path,
+            "it is read-only: a standby, or default_transaction_read_only is set for the role or the database; "
+            "name the primary server, or all servers of the cluster",
+        )
 
 
 class StorageConnections(StorageUnavailable):
     """The server takes no more connections."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(path, "it has too many connections; raise max_connections, or use a pooler")
+        super().__init__(
+            path,
+            "it takes no more connections; raise max_connections or the CONNECTION LIMIT of the role, or use a pooler",
+        )
+
+
+class StorageTooOld(StorageUnavailable):
+    """The server is older than those that are supported."""
+
+    def __init__(self, path: str, version: int) -> None:
+        super().__init__(path, f"it runs PostgreSQL {version}; Holdfast needs 14 or newer")
+
+
+class StoragePooled(StorageUnavailable):
+    """A pooler answers where the server itself is needed."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            path,
+            "it leads to a pooler, and listening and locks need a connection that nobody shares; "
+            "add direct=HOST:PORT with the address of the server itself",
+        )
+
+
+class StorageReplaced(StorageUnavailable):
+    """Another server has taken the place of the one that was there."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            path, "another server answers there than when this process started; restart it to use that one"
+        )
 
 
 class StorageTimeout(StorageError):
@@ -91,6 +129,16 @@ class StorageTooNew(StorageError):
     def __init__(self, path: str, found: int, known: int) -> None:
         super().__init__(
             f"{path} has schema {found}, this Holdfast knows up to {known}; use a newer Holdfast or another file"
+        )
+
+
+class StorageChanged(StorageError):
+    """The tables are not those of this version: a newer one has upgraded them meanwhile."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"the tables of {path} are not those that this Holdfast knows. "
+            "If a newer one has upgraded them, restart this process with that version"
         )
 
 

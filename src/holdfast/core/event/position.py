@@ -4,7 +4,9 @@ interpret them:
 - SQLite: the number of the last event, `1042`;
 - PostgreSQL: a transaction snapshot, `730:735:731,733`. It shows what was committed when it was taken.
 
-Clients get positions as cursors and send them back, so they are checked before a statement sees them."""
+Clients get positions as cursors and send them back, so they are checked before a statement sees them. A cursor of a
+database server also has the identity of that server, `730:735:731,733@5f3c9a01`: numbers of another one mean nothing,
+also after the counting has reached them."""
 
 from __future__ import annotations
 
@@ -17,6 +19,16 @@ MOST_CHARACTERS = 16_000
 
 _NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 _SNAPSHOT = re.compile(r"(\d{1,19}):(\d{1,19}):((?:\d{1,19}(?:,\d{1,19})*)?)", re.ASCII)
+
+
+def cursor_at(position: str, identity: str) -> str:
+    return f"{position}@{identity}" if identity else position
+
+
+def position_of(cursor: str, identity: str) -> str | None:
+    """The position that a cursor holds, if it is one of this server."""
+    position, _, found = cursor.partition("@")
+    return position if found == identity else None
 
 
 def is_position(given: str, current: str) -> bool:

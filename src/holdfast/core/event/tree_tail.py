@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.core.event.block import block_of_delta, block_of_end
 from holdfast.core.event.log import LIVE_MARK
-from holdfast.core.event.position import is_position
+from holdfast.core.event.position import cursor_at, is_position, position_of
 from holdfast.core.event.stored_event import EventRow, Position
 from holdfast.schema.codec import decoder, encode
 from holdfast.schema.event import EventEnvelope
@@ -106,7 +106,7 @@ class TreeTail:
         async with self._relay.observe(TYPES, capacity=CAPACITY, accepts=members.accepts) as subscription:
             announced = self._relay.reached
             cursor = await self._position()
-            from_cursor = cursor if after is None and not replay else after
+            from_cursor = cursor if after is None and not replay else self._given(after)
             ids = members.adopt(await self._members(session_id))
             ended: set[Block | None] = set()
             if from_cursor is not None:
@@ -114,12 +114,12 @@ class TreeTail:
             async for rows in self._all(ids, reached):
                 ended |= {block_of_end(row.type, row.data) for row in rows}
                 yield [encode(row) for row in rows]
-            yield [_with_cursor(self._connected(session_id), cursor)]
+            yield [_with_cursor(self._connected(session_id), self._cursor(cursor))]
             while batch := await subscription.next():
                 if self._relay.reached != announced:
                     cursor = announced = self._relay.reached
                 if chosen := _new(batch, reached, ended):
-                    chosen[-1] = _with_cursor(chosen[-1], cursor)
+                    chosen[-1] = _with_cursor(chosen[-1], self._cursor(cursor))
                     yield chosen
 
     async def _all(self, ids: Sequence[str], reached: dict[str, int]) -> AsyncIterator[list[EventEnvelope]]:
@@ -148,7 +148,14 @@ class TreeTail:
 
     async def is_cursor(self, given: str) -> bool:
         """Whether this store could have told such a cursor."""
-        return is_position(given, await self._position())
+        position = self._given(given)
+        return position is not None and is_position(position, await self._position())
+
+    def _cursor(self, position: str) -> str:
+        return cursor_at(position, self._database.identity())
+
+    def _given(self, cursor: str | None) -> str | None:
+        return None if cursor is None else position_of(cursor, self._database.identity())
 
     async def _position(self) -> str:
         (reached,) = await self._database.fetch("event.position", {}, into=Position)

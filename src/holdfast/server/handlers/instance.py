@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
-from holdfast.protocol.instance import Health
+from holdfast.protocol.instance import Health, StorageWait
 
 if TYPE_CHECKING:
     from holdfast.schema.location import LocationInfo
@@ -12,7 +13,11 @@ if TYPE_CHECKING:
 
 
 async def health(call: ApiCall) -> Health:
-    return Health(healthy=True)
+    outage = call.runtime.database.outage()
+    if outage is None:
+        return Health(healthy=True)
+    since = int((time.time() - outage.seconds) * 1000)
+    return Health(healthy=True, storage=StorageWait(since=since, reason=outage.reason))
 
 
 async def location(call: ApiCall) -> LocationInfo:

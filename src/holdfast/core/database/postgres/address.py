@@ -20,6 +20,7 @@ from psycopg import OperationalError
 from psycopg.pq import Conninfo
 
 from holdfast.core.database.errors import InvalidAddress
+from holdfast.core.database.postgres.outages import Outages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,17 +46,32 @@ INDEXED = {
     "max_parallel_workers_per_gather": "0",
     "jit": "off",
 }
-WRITING = {**INDEXED, "lock_timeout": f"{LOCK_SECONDS * 1000:.0f}"}
-READING = {**INDEXED, "statement_timeout": f"{READ_SECONDS * 1000:.0f}", "default_transaction_read_only": "on"}
+# Limits that an administrator has set for the role are for people: they would end commits, the lock of a node and
+# upgrades of the schema in the middle.
+UNLIMITED = {
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
+}
+WRITING = {**INDEXED, **UNLIMITED, "lock_timeout": f"{LOCK_SECONDS * 1000:.0f}"}
+READING = {
+    **INDEXED,
+    **UNLIMITED,
+    "statement_timeout": f"{READ_SECONDS * 1000:.0f}",
+    "default_transaction_read_only": "on",
+}
 READING_LARGE = {
+    **UNLIMITED,
     "plan_cache_mode": "force_custom_plan",
     "max_parallel_workers_per_gather": "0",
     "statement_timeout": f"{LARGE_READ_SECONDS * 1000:.0f}",
     "default_transaction_read_only": "on",
     "jit": "off",
 }
-LISTENING = {"synchronous_commit": "off", "statement_timeout": f"{READ_SECONDS * 1000:.0f}"}
-MIGRATING: Mapping[str, str] = {}
+LISTENING = {**UNLIMITED, "synchronous_commit": "off", "statement_timeout": f"{READ_SECONDS * 1000:.0f}"}
+# It connects first, and must be understood by servers that are too old to be used.
+MIGRATING = {name: value for name, value in UNLIMITED.items() if name != "idle_session_timeout"}
 
 
 class Address:
@@ -73,6 +89,9 @@ class Address:
         self.name = _name(self._parameters, self.schema)
         self.lock_class = _signed(zlib.crc32((self.schema or "").encode()))
         """Advisory locks are shared by all schemas of a database; this keeps theirs apart."""
+        self.outages = Outages(self.name)
+        self.server: str | None = None
+        """The identifier of the server that was found there first."""
         self.pooled = False
         """A pooler in between refuses settings of a connection; found out while connecting."""
         self.prepares = True

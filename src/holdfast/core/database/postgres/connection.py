@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from psycopg import Error, pq
 from psycopg.pq import ConnStatus, ExecStatus, PollingStatus
 
-from holdfast.core.database.errors import StorageUnavailable
-from holdfast.core.database.postgres.address import conninfo
+from holdfast.core.database.errors import StoragePooled, StorageReplaced, StorageTooOld, StorageUnavailable
+from holdfast.core.database.postgres.address import LISTENING, READING, WRITING, conninfo
 from holdfast.core.database.postgres.errors import (
     GONE,
     READ_ONLY,
@@ -32,6 +32,7 @@ from holdfast.core.database.postgres.errors import (
     failure,
     refused_connection,
 )
+from holdfast.core.database.postgres.outages import COMMITS, NOTICES, READS
 from holdfast.core.database.postgres.statement import SETTINGS, Compiled, encode
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 10.0
 OLDEST_SERVER = 140_000
+PROCESS = Compiled("select pg_backend_pid()")
+IDENTITY = Compiled("select system_identifier from pg_control_system()")
+PURPOSES = ((WRITING, COMMITS), (READING, READS), (LISTENING, NOTICES))
 
 # What a queued message is, to match its result.
 QUERY, SETTING = None, b""
@@ -86,6 +90,14 @@ class Connection:
                 self.pgconn.send_query_prepared(key, values)
             else:
                 self.pgconn.send_query_params(statement.sql, values)
+        except Error as error:
+            raise ConnectionLost(str(error).strip()) from error
+        self._sent.append(QUERY)
+
+    def queue_once(self, statement: Compiled) -> None:
+        """A statement without values that is not prepared."""
+        try:
+            self.pgconn.send_query_params(statement.sql, None)
         except Error as error:
             raise ConnectionLost(str(error).strip()) from error
         self._sent.append(QUERY)
@@ -220,26 +232,79 @@ def open_connection(
     address: Address, settings: Mapping[str, str], *, direct: bool = False, seconds: float = CONNECT_SECONDS
 ) -> Connection:
     """Connect, in at most `seconds`. Blocks: only threads may call it. Raises StorageUnavailable."""
+    purpose = next((name for known, name in PURPOSES if settings is known), None)
+    try:
+        connection = _open(address, settings, direct=direct, seconds=seconds)
+    except StorageUnavailable as error:
+        if purpose is not None:
+            address.outages.failed(purpose, error)
+        raise
+    address.outages.connected(purpose or "")
+    return connection
+
+
+def _open(address: Address, settings: Mapping[str, str], *, direct: bool, seconds: float) -> Connection:
     pooled = address.pooled and not direct
     parameters = address.parameters(settings, direct=direct, pooled=pooled)
     try:
         pgconn = _connect(conninfo(parameters), time.monotonic() + seconds)
     except Error as error:
-        if "unsupported startup parameter" in str(error) and not pooled and not direct:
-            log.info("%s leads to a pooler", address.name)
-            address.pooled = True
-            return open_connection(address, settings, seconds=seconds)
+        if "unsupported startup parameter" in str(error) and not pooled:
+            return _open_pooled(address, settings, direct=direct, seconds=seconds)
         raise refused_connection(address, str(error)) from None
     except TimeoutError:
         raise StorageUnavailable(address.name, f"no answer within {seconds:.0f} s") from None
     if pgconn.server_version < OLDEST_SERVER:
         version = pgconn.server_version // 10_000
         pgconn.finish()
-        raise StorageUnavailable(address.name, f"it runs PostgreSQL {version}; Holdfast needs 14 or newer")
+        raise StorageTooOld(address.name, version)
     try:
-        return Connection(pgconn, address, settings, pooled=pooled, prepares=direct or address.prepares)
+        connection = Connection(pgconn, address, settings, pooled=pooled, prepares=direct or address.prepares)
     except Error as error:
         raise refused_connection(address, str(error)) from None
+    try:
+        process, server = _who_answers(connection, seconds)
+        if server is not None:
+            _recognise(address, server)
+    except BaseException:
+        connection.close()
+        raise
+    if process != pgconn.backend_pid and not pooled:
+        # A pooler that was told to ignore the settings of a connection. It has numbers of its own.
+        connection.close()
+        return _open_pooled(address, settings, direct=direct, seconds=seconds)
+    return connection
+
+
+def _open_pooled(address: Address, settings: Mapping[str, str], *, direct: bool, seconds: float) -> Connection:
+    if direct:
+        raise StoragePooled(address.name)
+    log.info("%s leads to a pooler", address.name)
+    address.pooled = True
+    return _open(address, settings, direct=False, seconds=seconds)
+
+
+def _who_answers(connection: Connection, seconds: float) -> tuple[int, str | None]:
+    """The number of the server's process, and the identifier of the server; None if this role may not ask for it."""
+    connection.queue_once(PROCESS)
+    connection.queue_once(IDENTITY)
+    try:
+        process, server = connection.exchange(seconds)
+        if process.status != ExecStatus.TUPLES_OK:
+            raise refused_connection(connection.address, failure(process).message)
+        found = server.get_value(0, 0) if server.status == ExecStatus.TUPLES_OK else None
+        return int(process.get_value(0, 0) or 0), None if found is None else found.decode()
+    except (ConnectionLost, TimeoutError) as error:
+        raise StorageUnavailable(connection.address.name, str(error) or f"no answer within {seconds:.0f} s") from None
+
+
+def _recognise(address: Address, server: str) -> None:
+    """Refuse a server that has taken the place of another one. Positions in the log are numbers of its transactions:
+    those that this process has read mean nothing on the new one."""
+    if address.server is None:
+        address.server = server
+    elif address.server != server:
+        raise StorageReplaced(address.name)
 
 
 def _connect(parameters: bytes, until: float) -> PGconn:

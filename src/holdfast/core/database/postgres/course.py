@@ -16,11 +16,14 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from holdfast.core.database.errors import StorageUnavailable
-from holdfast.core.database.postgres.address import WRITING
+from psycopg.pq import ExecStatus
+
+from holdfast.core.database.errors import StorageChanged, StorageUnavailable
+from holdfast.core.database.postgres.address import LOCK_SECONDS, WRITING
 from holdfast.core.database.postgres.connection import open_connection
-from holdfast.core.database.postgres.errors import ConnectionLost, StatementFailed
-from holdfast.core.database.postgres.flight import BEGIN, COMMIT, REGISTER, Failure, Flight, Plan
+from holdfast.core.database.postgres.errors import ConnectionLost, StatementFailed, failure, translate
+from holdfast.core.database.postgres.flight import BEGIN, COMMIT, REGISTER, ROLLBACK, Failure, Flight, Plan
+from holdfast.core.database.postgres.outages import COMMITS
 from holdfast.core.database.postgres.statement import Compiled, encode, encode_array
 from holdfast.core.database.postgres.text import restore
 from holdfast.core.database.unit import Committed
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from holdfast.core.database.postgres.connection import Connection
 
 FIRST_DELAY, LAST_DELAY = 0.05, 2.0
-TELL_SECONDS = 30.0
 DUE_SECONDS = 1.0
 STALLED_SECONDS = 8
 """A transaction whose node has sent nothing for this long is ended, if somebody waits for its locks."""
@@ -169,6 +171,7 @@ class Course:
         number = encode(self._number)
         given_up = encode(-self._number)
         key = encode(self._id)
+        delay = FIRST_DELAY
         while True:
             try:
                 connection = self._connected()
@@ -180,14 +183,30 @@ class Course:
                 for statement, values in (*steps, (COMMIT, ())):
                     connection.queue(statement, values)
                 results = connection.exchange()
+                if results[-1].command_status != b"COMMIT":
+                    delay = self._postpone(connection, results, delay)
+                    continue
             except ConnectionLost as error:
                 self._lose(error)
                 continue
-            if results[-1].command_status != b"COMMIT":
-                self._lose(ConnectionLost("an earlier connection holds the row of the writer"))
-                continue
+            self.address.outages.connected(COMMITS)
             self._after = int(_text(results[-2], 0, 0))
             return self._after == self._number
+
+    def _postpone(self, connection: Connection, results: Sequence[PGresult], delay: float) -> float:
+        """The row of the writer cannot be changed now: an earlier connection holds it, or the disk is full. Wait, and
+        return for how long to wait the next time. Raises StorageChanged if there is no such table any more."""
+        connection.queue(ROLLBACK, ())
+        connection.exchange()
+        failed = next((result for result in results if result.status == ExecStatus.FATAL_ERROR), None)
+        error = None if failed is None else translate(failure(failed), self.address, LOCK_SECONDS)
+        if isinstance(error, StorageChanged):
+            raise error
+        if error is not None:
+            self.address.outages.failed(COMMITS, error)
+        if self._given_up.wait(self._random.uniform(delay / 2, delay)):
+            raise StorageUnavailable(self.address.name, "it did not answer before the close")
+        return min(delay * 2, LAST_DELAY)
 
     def _stored(self, plans: Sequence[Plan]) -> list[Committed]:
         """What a committed flight did, from the log: its results were lost."""
@@ -212,21 +231,15 @@ class Course:
 
     def _connected(self) -> Connection:
         """The connection; a new one after a while, if there is none."""
-        delay, told = FIRST_DELAY, 0.0
+        delay = FIRST_DELAY
         while self._connection is None:
             if self._lost is None:
                 self._lost = time.monotonic()
             try:
                 self._connection = open_connection(self.address, WRITING)
-                if told:
-                    log.warning("%s is back", self.address.name)
-            except StorageUnavailable as error:
+            except StorageUnavailable:
                 if self._given_up.is_set():
                     raise
-                now = time.monotonic()
-                if now - told > TELL_SECONDS:
-                    log.warning("%s; commits wait", error)
-                    told = now
                 self._given_up.wait(self._random.uniform(delay / 2, delay))
                 delay = min(delay * 2, LAST_DELAY)
         return self._connection

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import time
 from contextlib import ExitStack
 
+from holdfast.core.database.outage import Outage
 from holdfast.core.database.postgres.address import Address
 from holdfast.core.database.postgres.listener import Listener
 from holdfast.core.database.postgres.migrate import prepare
@@ -36,6 +39,15 @@ class PostgresDatabase:
         self.version = self.listener.version
         self.waiting_since = self._writers.waiting_since
         self.rehearse = rehearse
+
+    def identity(self) -> str:
+        return hashlib.blake2b((self.address.server or "").encode(), digest_size=4).hexdigest()
+
+    def outage(self) -> Outage | None:
+        if (known := self.address.outages.current()) is not None:
+            return known
+        since = self._writers.waiting_since()
+        return None if since is None else Outage(time.monotonic() - since, f"{self.name} does not answer")
 
     def close(self) -> None:
         self._closing.close()

@@ -8,6 +8,7 @@ from psycopg.pq import DiagnosticField
 
 from holdfast.core.database.errors import (
     StorageBusy,
+    StorageChanged,
     StorageConnections,
     StorageCorrupt,
     StorageDenied,
@@ -17,6 +18,7 @@ from holdfast.core.database.errors import (
     StorageTimeout,
     StorageUnavailable,
 )
+from holdfast.core.database.postgres.outages import COMMITS
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
@@ -35,7 +37,7 @@ UNPREPARED = frozenset({"26000", "42P05", "08P01"})
 """What a pooler without prepared statements makes of them."""
 STALE_PLAN = "0A000"
 """A table was changed below a prepared statement."""
-GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
+GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
 """The connection is over, or of no use."""
 
 
@@ -70,6 +72,10 @@ def translate(error: StatementFailed, address: Address, seconds: float) -> Stora
             return StorageReadOnly(address.name)
         case "42501":
             return StorageDenied(address.name, error.message)
+        case "42P01" | "42703" | "42883":  # a table, a column or a function is not there any more
+            changed = StorageChanged(address.name)
+            address.outages.failed(COMMITS, changed)
+            return changed
         case "XX001" | "XX002":
             return StorageCorrupt(address.name, error.message)
         case state if state[:2] == "08":

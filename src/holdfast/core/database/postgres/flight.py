@@ -273,7 +273,7 @@ def _failure(results: list[PGresult], plans: Sequence[Plan], first: int, fenced:
         return Failure(None, None, StatementFailed("40000", "the server rolled the transaction back"))
     error = failure(results[place])
     if place < first:
-        return Failure(None, None, error, fenced=place == fenced)
+        return Failure(None, None, error, fenced=place == fenced and error.sqlstate == EXPECTATION)
     place -= first
     for index, plan in enumerate(plans):
         if place < len(plan.steps):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from psycopg import Error
 
-from holdfast.core.database.errors import StorageError, StorageUnavailable
+from holdfast.core.database.errors import StorageError, StoragePooled, StorageUnavailable
 from holdfast.core.database.postgres.address import LISTENING
 from holdfast.core.database.postgres.connection import Connection, open_connection
 from holdfast.core.database.postgres.errors import ConnectionLost, StatementFailed
@@ -60,6 +60,8 @@ class Listener:
         self._numbers: set[int] = set()
         self._held: set[int] = set()
         self._closed = False
+        self._error: StorageUnavailable | None = None
+        """Why there is no connection."""
         self._connection: Connection | None = None
         self._changed = threading.Condition()
         self._wake_read, self._wake_write = os.pipe()
@@ -85,11 +87,18 @@ class Listener:
         with self._changed:
             self._numbers.add(number)
             self._wake()
-            if not self._changed.wait_for(lambda: number in self._held or number not in self._numbers, timeout):
+            if not self._changed.wait_for(lambda: self._is_decided(number), timeout) or self._hopeless():
                 self._numbers.discard(number)
-                raise StorageUnavailable(self.address.name, "no connection that may hold a lock")
+                raise self._error or StorageUnavailable(self.address.name, "no connection that may hold a lock")
             if number not in self._held:
                 raise StorageError(f"the number {number} belongs to another node")
+
+    def _is_decided(self, number: int) -> bool:
+        return number in self._held or number not in self._numbers or self._hopeless()
+
+    def _hopeless(self) -> bool:
+        """Whether no connection of this address can ever hold a lock."""
+        return isinstance(self._error, StoragePooled)
 
     def release(self, number: int) -> None:
         with self._changed:
@@ -147,6 +156,7 @@ class Listener:
         connection = self._connection = open_connection(self.address, LISTENING, direct=True)
         connection.run([(Compiled(f'listen "{self._channel}"'), ())], REQUEST_SECONDS)
         self.connected_since = time.monotonic()
+        self._error = None
         self._heard += 1
 
     def _hear(self, notification: object) -> None:
@@ -204,6 +214,9 @@ class Listener:
             log.info("%s: the listening connection was lost: %s", self.address.name, error)
         self.connected_since = None
         with self._changed:
+            if isinstance(error, StorageUnavailable):
+                self._error = error
+                self._changed.notify_all()
             self._held.clear()
         if self._connection is not None:
             self._connection.close()

@@ -2,7 +2,10 @@
 
 Invariants
 - A schema that holds tables of another program, or of a newer Holdfast, is left as it is.
-- A migration is applied as a whole, with its number, or not at all."""
+- A migration is applied as a whole, with its number, or not at all.
+- Nodes of the version before may be at work meanwhile. A migration that they cannot work with renames the table
+  `holdfast_writer`, which each of their commits changes first: it waits for those that are under way, and all later
+  ones are refused."""
 
 from __future__ import annotations
 
@@ -30,9 +33,18 @@ select current_schema(),
   exists (select 1 from pg_class where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p', 'v')
     and relname in ('session', 'event', 'event_sequence', 'project'))
 """
+EXISTS = "select current_schema()"
+"""Asked first: creating a schema that exists needs the right to create others."""
 VERSION = "select coalesce(max(version), 0) from holdfast_schema"
 FORGET_WRITERS = "delete from holdfast_writer where time_updated < now() - interval '7 days'"
 """Left by processes that were killed. One that lives on and finds its row gone makes it again."""
+RESTORED = """
+select coalesce((select position from event order by position desc limit 1)
+  >= pg_snapshot_xmax(pg_current_snapshot()), false)
+"""
+"""Whether there are events of transactions that this server has yet to number: they come from another server."""
+FORGET_POSITIONS = "update event set position = '3' where position >= pg_snapshot_xmin(pg_current_snapshot())"
+"""3 is the first number that there is: every snapshot shows it."""
 LOCK = "select pg_advisory_xact_lock({}, 4)"  # 0, 1 and numbers with the bit 2 are locks of flights
 
 log = logging.getLogger(__name__)
@@ -50,6 +62,8 @@ def prepare(address: Address) -> None:
         _execute(pgconn, ";".join(("begin", *settings)))
         if _version(pgconn, address) != len(migrations()):
             _upgrade(pgconn, address)
+        if _execute(pgconn, RESTORED) == ["t"]:
+            _forget_positions(pgconn, address)
         _execute(pgconn, f"{FORGET_WRITERS}; commit")
     except StatementFailed as error:
         raise translate(error, address, 0) from error
@@ -80,7 +94,7 @@ def _version(pgconn: PGconn, address: Address) -> int:
 def _upgrade(pgconn: PGconn, address: Address) -> None:
     """Under a lock that other starting nodes wait for."""
     _execute(pgconn, LOCK.format(address.lock_class))
-    if address.schema is not None:
+    if address.schema is not None and _execute(pgconn, EXISTS) == [None]:
         _execute(pgconn, f'create schema if not exists "{address.schema}"')
     found = _version(pgconn, address)  # asked again: another node may have upgraded meanwhile
     if 0 < found < len(migrations()):
@@ -88,6 +102,15 @@ def _upgrade(pgconn: PGconn, address: Address) -> None:
     for number, script in enumerate(migrations()[found:], found + 1):
         _execute(pgconn, script)
         _execute(pgconn, f"insert into holdfast_schema (version) values ({number})")
+
+
+def _forget_positions(pgconn: PGconn, address: Address) -> None:
+    """After a dump of another server was restored. Its transactions had higher numbers, which this server would give to
+    new ones: followers would take stored events for new, or new ones for seen."""
+    _execute(pgconn, LOCK.format(address.lock_class))
+    if _execute(pgconn, RESTORED) == ["t"]:  # asked again: another node may have done it meanwhile
+        log.warning("%s comes from another server; its events get new positions", address.name)
+        _execute(pgconn, FORGET_POSITIONS)
 
 
 def _execute(pgconn: PGconn, sql: str) -> list[str | None]:
