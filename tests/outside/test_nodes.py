@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import Machine, Provider, Server, frame
 from tests.outside.test_left_behind import Behaviour, asked, calling, client_of, in_turn, new_session, until
 
-from holdfast import ApiError, PromptInput
+from holdfast import PromptInput
 from holdfast.client.call import Options
 from holdfast.client.http import HttpTransport
 from holdfast.client.transport import Request
@@ -102,16 +102,3 @@ async def test_a_wrong_token_of_a_node_is_refused(holdfast: Machine, serve: Serv
         await response.read()
     finally:
         await transport.close()
-
-
-async def test_a_terminal_of_another_server_is_answered_with_its_name(holdfast: Machine, serve: Serve) -> None:
-    """STO-110: and with its address, where it can be reached."""
-    first, second = serve("--node-name", "left"), serve()
-    async with client_of(first, holdfast) as here, client_of(second, holdfast) as there:
-        made = (await here.ptys.create(command="/bin/cat")).data
-        assert (await here.ptys.get(made.id)).data.id == made.id
-        with pytest.raises(ApiError) as refused:
-            await there.ptys.get(made.id)
-        assert (refused.value.status, refused.value.code) == (404, "PtyNotFoundError")
-        assert f"the server left at {first.url}" in str(refused.value)
-        await here.ptys.remove(made.id)

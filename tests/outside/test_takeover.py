@@ -159,3 +159,57 @@ async def test_a_directory_that_no_server_serves_is_waited_for(
         serve("--root", str(holdfast.project))
         await until_asked(provider)
         assert (await client.sessions.outcome(session_id)).type == "completed"
+
+
+async def test_work_of_a_server_that_is_gone_names_the_directory_that_is_missing(
+    holdfast: Machine, serve: Serve, provider: Provider
+) -> None:
+    """STO-216: the only server for a directory is killed; another one tells what is waited for, until one comes."""
+    holdfast.use_provider(provider.url, settings={"recovery": "continue"})
+    in_turn(provider, provider.hang, Provider.answer)
+    elsewhere = str(holdfast.home / "elsewhere")
+    first, second = serve("--root", str(holdfast.project)), serve("--root", elsewhere, "--node-name", "right")
+    async with client_of(second, holdfast) as client:
+        session_id = await new_session(client, holdfast)
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="what is it?"))
+        await until_asked(provider)
+        end(first, signal.SIGKILL)
+
+        async def blocked() -> list[str]:
+            return [wait.what for wait in await client.sessions.waits(session_id) if wait.kind == "blocked"]
+
+        (what,) = await until(blocked)
+        assert f"No running node serves {holdfast.project}. They serve: right {elsewhere}." in what
+        serve("--root", str(holdfast.project))
+        await until_asked(provider)
+        assert (await client.sessions.outcome(session_id)).type == "completed"
+        assert await blocked() == []
+
+
+async def test_the_configuration_says_which_directories_a_server_serves(
+    holdfast: Machine, serve: Serve, provider: Provider
+) -> None:
+    """STO-215: as `--root` does, which replaces it; what cannot be used ends the start."""
+    elsewhere = str(holdfast.home / "elsewhere")
+    holdfast.use_provider(provider.url, settings={"storage": {"roots": [elsewhere], "name": "configured"}})
+    first = serve()
+    async with client_of(first, holdfast) as client:
+        session_id = await new_session(client, holdfast)
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="what is it?"))
+        (wait,) = await until(lambda: client.sessions.waits(session_id))
+        assert f"They serve: configured {elsewhere}." in wait.what
+        serve("--root", str(holdfast.project))
+        await until_asked(provider)
+        assert (await client.sessions.outcome(session_id)).type == "completed"
+    unusable: tuple[dict[str, object], ...] = (
+        {"roots": []},
+        {"roots": ["here"]},
+        {"address": "10.0.0.5"},
+        {"name": " "},
+        {"roots": "x"},
+    )
+    for wrong in unusable:
+        holdfast.use_provider(provider.url, settings={"storage": wrong})
+        ran = holdfast("serve", "--port", "0")
+        assert ran.code == 1
+        assert f"opencode.json: holdfast.storage.{next(iter(wrong))} cannot be used" in ran.complaint
