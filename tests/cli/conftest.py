@@ -321,7 +321,8 @@ class Provider:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                provider.bodies.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+                self.body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                provider.bodies.append(self.body)
                 provider.asked.release()
                 provider.behave(self)
                 self.close_connection = True

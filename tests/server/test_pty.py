@@ -29,7 +29,8 @@ from holdfast.schema.location import Location
 from holdfast.server import pty
 from holdfast.server.app import App
 from holdfast.server.auth import Credentials, Hosts
-from holdfast.server.pty import FRAME_UNITS, INPUT_BYTES, SOCKET_OPTIONS
+from holdfast.server.pty import SOCKET_OPTIONS
+from holdfast.server.pty_connection import FRAME_UNITS, INPUT_BYTES
 from holdfast.server.tickets import LIFETIME_SECONDS, LIMIT, Claim, Tickets
 
 pytestmark = pytest.mark.anyio

@@ -103,7 +103,7 @@ def command(
     SIGHUP reads the configuration of all open projects again. Edited files are also read again before each turn.
 
     Requests for another host name are refused, and so are changes by pages of other origins."""
-    from holdfast.embedded.serve import Serving, fast_loop, host_name, is_loopback
+    from holdfast.embedded.serve import Serving, fast_loop, host_name, is_loopback, is_node_address
 
     for name in hosts:
         try:
@@ -119,7 +119,7 @@ def command(
                 f"{origin!r} is not an origin; expected scheme, host and port, as in https://agent.example",
                 param_hint="--allow-origin",
             )
-    if node_address is not None and _ADDRESS.fullmatch(node_address) is None:
+    if node_address is not None and not is_node_address(node_address):
         raise click.BadParameter(
             f"{node_address!r} is not an address; expected scheme, host and port, as in http://10.0.0.5:4096",
             param_hint="--node-address",
@@ -205,5 +205,4 @@ def _give_up() -> None:
     os._exit(1)
 
 
-_ADDRESS = pattern(r"https?://[^/?#@\s*,]+/?", re.IGNORECASE)
 _ORIGIN = pattern(r"[a-z][a-z0-9+.-]*://[^/?#@\s*,]+", re.IGNORECASE)

@@ -20,11 +20,15 @@ from urllib.parse import urlsplit
 import uvicorn
 
 from holdfast.client.credential import credential_file, given_password, username
+from holdfast.core.config.node import configured_node
+from holdfast.core.config.node import is_node_address as is_node_address
 from holdfast.core.location.report import report_of
 from holdfast.core.runtime.runtime import HostOptions, Runtime
 from holdfast.core.session.nodes import NodeInfo
+from holdfast.core.session.secret_file import SecretFile
 from holdfast.embedded.connection import Connection
 from holdfast.embedded.credential import generated_password
+from holdfast.embedded.node_calls import NodeCalls
 from holdfast.embedded.peer_sources import peer_source
 from holdfast.embedded.peers import Peers
 from holdfast.embedded.registration import registered
@@ -177,6 +181,7 @@ async def serve(
     directory soon after the start. SIGHUP reloads the configuration of all open Locations; `reloaded` gets one line for
     each that failed."""
     environment = dict(os.environ)
+    node = configured_node(environment)
     with _password(environment, authorize=asked.authorize) as password:
         credentials = Credentials(password, username(environment)) if password is not None else None
         generated = password is not None and given_password(environment) is None
@@ -185,7 +190,8 @@ async def serve(
         async with Runtime(options=HostOptions(trust=asked.trust, protect=True, sandbox=asked.sandbox)) as runtime:
             runtime.own_ports.add(number)
             runtime.log.relay.links = Peers(runtime.log.relay, peer_source(runtime, environment))
-            address = asked.address or _reached(host, number)
+            runtime.node_secrets.file = SecretFile(node.secret_file) if node.secret_file is not None else None
+            address = asked.address or node.address or _reached(host, number)
             hosts = _hosts(asked.hostname, (*asked.hosts, urlsplit(address).hostname or "localhost"))
             app = App(
                 runtime,
@@ -193,14 +199,13 @@ async def serve(
                 hosts=hosts,
                 origins=frozenset(asked.origins),
                 pty_environment=asked.pty_environment,
+                other_nodes=NodeCalls(runtime.nodes, runtime.node_secrets),
             )
             near = _url(WILDCARDS.get(host, host), number)
-            runtime.placement.limit(roots=asked.roots, most=asked.most)
-            about = NodeInfo(
-                name=asked.name or f"{socket.gethostname()}:{number}",
-                address=address,
-                roots=asked.roots,
-            )
+            roots = asked.roots or node.roots
+            runtime.placement.limit(roots=roots, most=asked.most)
+            name = asked.name or node.name or f"{socket.gethostname()}:{number}"
+            about = NodeInfo(name=name, address=address, roots=roots)
             await runtime.takeover.start(about, recover=asked.recover)
             with registered(
                 environment, id=runtime.new_event_id(), url=near, data=runtime.paths.data, store=runtime.store_identity
@@ -263,6 +268,8 @@ async def _report(runtime: Runtime, reported: Callable[[ConfigReport], None]) ->
 
 
 async def _reload(runtime: Runtime, reloaded: Callable[[Sequence[str]], None]) -> None:
+    if runtime.node_secrets.file is not None:
+        runtime.node_secrets.file.read_again()
     failed = await runtime.reload()
     reloaded([f"{location.directory}: {error}" for location, error in failed.items()])
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from holdfast.core.lazy import Lazy
 from holdfast.core.session.errors import SessionNotFound
@@ -23,9 +22,9 @@ from holdfast.schema.live_event import GlobalDisposed
 from holdfast.server.auth import Access, Credentials, Hosts
 from holdfast.server.decoding import BODY_LIMIT, BODY_SECONDS, decode_params, decode_payload, decode_query
 from holdfast.server.errors import to_public
-from holdfast.server.handlers.events import NODE, RELAY
+from holdfast.server.handlers.events import NODE, RELAY, SIGNATURE
 from holdfast.server.head import read_head
-from holdfast.server.locations import existing_location
+from holdfast.server.locations import existing_location, named_place
 from holdfast.server.reply import cors, enclose, error_reply, preflight, send_content
 from holdfast.server.routes import Routes
 from holdfast.server.sse import HEADERS as STREAM_HEADERS
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from holdfast.schema.location import Location, LocationInfo
     from holdfast.schema.session import Session
     from holdfast.server.head import Head
+    from holdfast.server.other_nodes import OtherNodes
     from holdfast.server.pty import PtyServer
     from holdfast.server.pty_environment import HostPtyEnvironment
     from holdfast.server.types import Frames
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 AUTHENTICATED = "holdfast.authenticated"
 """An ASGI extension: `report` is called once a caller has presented valid credentials, so that the server below knows
 which connections to keep."""
+TERMINALS = "/api/pty"
+"""Where the paths begin that nodes pass on to each other."""
 PRIVATE_GROUPS = ("files", "ptys")
 """Groups that pages of other origins cannot read if no password is set: project files and terminals."""
 
@@ -66,14 +68,17 @@ class App:
         body_limit: int = BODY_LIMIT,
         body_seconds: float = BODY_SECONDS,
         pty_environment: HostPtyEnvironment | None = None,
+        other_nodes: OtherNodes | None = None,
     ) -> None:
         """`hosts` are the accepted host names; None accepts any. `origins` are pages that may write, besides those that
-        always may. `pty_environment` adds variables to terminals."""
+        always may. `pty_environment` adds variables to terminals. Requests for terminals of `other_nodes` are passed on
+        to them."""
         self._runtime = runtime
         self._access = Access(credentials, hosts, origins)
         self._body_limit = body_limit
         self._body_seconds = body_seconds
         self._pty_environment = pty_environment
+        self._other_nodes = other_nodes
         self._ptys = Lazy(self._make_ptys)
         self._routes = Routes(API, {"ptys": self._ptys})
         self._stopping = asyncio.Event()
@@ -104,13 +109,16 @@ class App:
         """Called for the first terminal, which is after the runtime was opened."""
         from holdfast.server.pty import PtyServer
         from holdfast.server.pty_environment import pty_environment
+        from holdfast.server.pty_forwarding import PtyForwarding
 
         return PtyServer(
             self._runtime.locations,
             locate=self._location,
             access=self._access,
             environment=pty_environment(self._pty_environment),
-            owner=self._runtime.nodes.of_tag,
+            owner=self._runtime.nodes.described_by_tag,
+            forwarding=PtyForwarding(self._other_nodes) if self._other_nodes is not None else None,
+            verifies=self._verifies,
         )
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -145,7 +153,8 @@ class App:
 
     async def _answer(self, scope: Scope, head: Head, receive: Receive) -> HttpReply | _Streamed:
         method, headers, query = scope["method"], head.headers, head.query
-        if not self._is_node(method, scope["path"], headers):
+        by_node = SIGNATURE in headers and scope["path"].startswith(TERMINALS) and self._verifies(scope, headers)
+        if not by_node and not self._is_node(method, scope["path"], headers):
             self._access.check_credentials(query, headers)
         if (extensions := scope.get("extensions")) and AUTHENTICATED in extensions:
             extensions[AUTHENTICATED]["report"]()
@@ -154,6 +163,10 @@ class App:
         endpoint, handler, path = self._routes.find(method, scope.get("raw_path") or scope["path"].encode())
         if self._access.credentials is None and endpoint.group in PRIVATE_GROUPS:
             self._access.check_page(headers)
+        if endpoint.group == "ptys" and self._other_nodes is not None and not by_node:
+            forwarded = await self._ptys().forwarded(endpoint, path, named_place(query, headers), headers, receive)
+            if forwarded is not None:
+                return forwarded
         scope_of = endpoint.scope
         if scope_of is EndpointScope.FORM:
             scope_of = EndpointScope.LOCATION if path["sessionID"] == GLOBAL else EndpointScope.SESSION
@@ -168,6 +181,7 @@ class App:
             payload=await decode_payload(
                 endpoint, headers, receive, limit=self._body_limit, seconds=self._body_seconds
             ),
+            by_node=by_node,
             abandoned=partial(self._abandoned, receive),
         )
         result = await handler()(call)
@@ -181,6 +195,17 @@ class App:
         if token is None or method != "GET" or path != "/api/event" or RELAY not in headers:
             return False
         return self._runtime.node_secrets.admits(token, self._runtime.nodes.id)
+
+    def _verifies(self, scope: Scope, headers: Mapping[str, str]) -> bool:
+        """Whether another node signed this request to this process."""
+        path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
+        query = scope["query_string"].decode("latin-1")
+        return self._runtime.node_secrets.verifies(
+            headers.get(SIGNATURE, ""),
+            self._runtime.nodes.id,
+            scope.get("method", "GET"),
+            f"{path}?{query}" if query else path,
+        )
 
     async def _abandoned(self, receive: Receive) -> None:
         """Return when the caller has disconnected or the server stops. For use after the body was read."""
@@ -207,15 +232,7 @@ class App:
         return session
 
     def _location(self, query: Mapping[str, str], headers: Mapping[str, str]) -> Location:
-        directory = query.get("location[directory]") or _decoded(headers.get("x-opencode-directory", ""))
-        workspace = query.get("location[workspace]") or headers.get("x-opencode-workspace") or None
-        if workspace is not None and not workspace.startswith("wrk"):
+        place = named_place(query, headers)
+        if place.workspace is not None and not place.workspace.startswith("wrk"):
             raise InvalidRequest("Not a workspace id", kind="Query", field="location")
-        return existing_location(directory or self._runtime.location.directory, workspace, kind="Query")
-
-
-def _decoded(header: str) -> str:
-    try:
-        return unquote(header, errors="strict")
-    except UnicodeDecodeError:
-        return header
+        return existing_location(place.directory or self._runtime.location.directory, place.workspace, kind="Query")

@@ -45,6 +45,18 @@ async def decode_payload(
 ) -> Any:
     if endpoint.payload is None:
         return None
+    body = await json_body(headers, receive, limit=limit, seconds=seconds)
+    try:
+        payload = decoder(endpoint.payload).decode(body or b"{}")
+        if endpoint.unsupported is not None:
+            _refuse_unsupported(decoder(endpoint.unsupported).decode(body or b"{}"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _invalid(error, "Payload", fields=OWN_FIELDS) from error
+    return payload
+
+
+async def json_body(headers: Mapping[str, str], receive: Receive, *, limit: int, seconds: float) -> bytearray:
+    """The body of a request, not decoded."""
     try:
         async with asyncio.timeout(seconds):
             body = await _body(receive, limit)
@@ -53,13 +65,7 @@ async def decode_payload(
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if body and kind not in ("application/json", ""):
         raise UnsupportedMediaType(f"Expected application/json, got {kind[:100]}")
-    try:
-        payload = decoder(endpoint.payload).decode(body or b"{}")
-        if endpoint.unsupported is not None:
-            _refuse_unsupported(decoder(endpoint.unsupported).decode(body or b"{}"))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _invalid(error, "Payload", fields=OWN_FIELDS) from error
-    return payload
+    return body
 
 
 async def _body(receive: Receive, limit: int) -> bytearray:

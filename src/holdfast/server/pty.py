@@ -4,9 +4,7 @@ Invariants
 - Nothing is upgraded for a page of a foreign origin or under a wrong host name, with or without a ticket.
 - A connection that uses a ticket instead of credentials consumes it, or is refused.
 - A caller without credentials or a valid ticket gets the same refusal whether the directory and the terminal exist or
-  not, and nothing is looked up.
-- One task writes to a socket, so replay, cursor, output and close stay in order. A closed socket leaves its terminal
-  running."""
+  not, and nothing is looked up."""
 
 from __future__ import annotations
 
@@ -14,18 +12,21 @@ import asyncio
 import logging
 import re
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
-from holdfast.core.pty.errors import PtyExited, PtyNotFound
-from holdfast.core.pty.output import pieces
-from holdfast.core.pty.terminal import Behind, End, TerminalReplay
+from holdfast.core.pty.errors import PtyNotFound
 from holdfast.core.pty.variables import check_variables
-from holdfast.schema.codec import encode
 from holdfast.schema.exceptions import ApiError, Forbidden, InvalidRequest
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.pty import PtyTicket
+from holdfast.server.errors import to_public
+from holdfast.server.handlers.events import SIGNATURE
 from holdfast.server.head import read_head
+from holdfast.server.locations import named_place
+from holdfast.server.other_nodes import NodeSocketRefused
+from holdfast.server.pty_connection import INPUT_BYTES, TerminalConnection
 from holdfast.server.pty_environment import no_overlay
 from holdfast.server.reply import error_reply
 from holdfast.server.tickets import LIFETIME_SECONDS, Claim, Tickets
@@ -36,20 +37,20 @@ if TYPE_CHECKING:
 
     from holdfast.core.location.terminals import Terminals
     from holdfast.core.pty.ptys import Ptys
-    from holdfast.core.pty.terminal import Attachment
     from holdfast.protocol import pty as protocol
+    from holdfast.protocol.endpoint import Endpoint
     from holdfast.schema.location import Location
     from holdfast.schema.pty import Pty
     from holdfast.server.auth import Access
+    from holdfast.server.locations import NamedPlace
     from holdfast.server.pty_environment import PtyEnvironment
+    from holdfast.server.pty_forwarding import PtyForwarding
     from holdfast.server.types import ApiCall, Receive, Scope, Send
 
     Locate = Callable[[Mapping[str, str], Mapping[str, str]], Location]
 
 OVERLAY_SECONDS = 5.0
 CLOSE_SECONDS = 2.0
-FRAME_UNITS = 65_536
-INPUT_BYTES = 65_536
 SAFE = 2**53 - 1
 NO_TICKET = "A ticket is given to this server's own clients and pages only"
 WEBSOCKET_ONLY = "This address takes WebSocket connections only"
@@ -79,6 +80,13 @@ class Locations(Protocol):
     def __contains__(self, location: Location) -> bool: ...
 
 
+class _Connection(Protocol):
+    def finish(self, code: int) -> None:
+        """Close after the current message."""
+
+    async def run(self) -> None: ...
+
+
 class PtyServer:
     def __init__(
         self,
@@ -89,21 +97,45 @@ class PtyServer:
         environment: PtyEnvironment = no_overlay,
         tickets: Tickets | None = None,
         owner: Callable[[str], Awaitable[str | None]] | None = None,
+        forwarding: PtyForwarding | None = None,
+        verifies: Callable[[Scope, Mapping[str, str]], bool] = lambda scope, headers: False,
     ) -> None:
         """`locate` finds a request's Location from its query and headers. `environment` is the host's part of the PTY
-        Environment; it overrides that of plugins. `owner` names the server that has a terminal, if another one does."""
+        Environment; it overrides that of plugins. `owner` names the server that has a terminal, if another one does;
+        `forwarding` passes requests on to it. `verifies` tells whether another node signed a request."""
         self._locations = locations
         self._locate = locate
         self._access = access
         self._environment = environment
         self._tickets = tickets or Tickets()
         self._owner = owner
-        self._sockets: dict[asyncio.Task[Any], _TerminalConnection] = {}
+        self._forwarding = forwarding
+        self._verifies = verifies
+        self._sockets: dict[asyncio.Task[Any], _Connection] = {}
         self._closed = False
+
+    async def forwarded(
+        self,
+        endpoint: Endpoint,
+        params: Mapping[str, str],
+        place: NamedPlace,
+        headers: Mapping[str, str],
+        receive: Receive,
+    ) -> HttpReply | None:
+        """The answer of another node, if it has the terminal or the Location."""
+        if self._forwarding is None:
+            return None
+        if endpoint.name == "connect_token":
+            self._check_ticket_request(headers)
+        return await self._forwarding.reply(endpoint, params, place, headers, receive)
 
     async def list(self, call: ApiCall) -> Sequence[Pty]:
         async with self._ptys(call) as ptys:
-            return ptys.list()
+            own = ptys.list()
+        if self._forwarding is None or call.by_node:
+            return own
+        place = named_place(_location_fields(call.query), call.headers)
+        return (*own, *await self._forwarding.listed(place))
 
     async def create(self, call: ApiCall) -> Pty:
         payload: protocol.CreatePtyPayload = call.payload
@@ -133,12 +165,13 @@ class PtyServer:
             await ptys.remove(call.params.pty_id)
 
     async def connect_token(self, call: ApiCall) -> PtyTicket:
-        if call.headers.get("x-opencode-ticket") != "1" or not self._access.trusts_page(call.headers):
-            raise Forbidden(NO_TICKET)
+        if not call.by_node:
+            self._check_ticket_request(call.headers)
         async with self._ptys(call) as ptys:
             ptys.get(call.params.pty_id)
         assert call.location is not None
-        ticket = self._tickets.issue(Claim(call.params.pty_id, call.location))
+        seal = partial(self._forwarding.seal, call.params.pty_id) if self._forwarding is not None else None
+        ticket = self._tickets.issue(Claim(call.params.pty_id, call.location), seal)
         return PtyTicket(ticket=ticket, expires_in=LIFETIME_SECONDS)
 
     async def connect(self, call: ApiCall) -> bool:
@@ -156,21 +189,58 @@ class PtyServer:
         except ApiError as failure:
             await _refuse(scope, send, error_reply(failure.public()))
             return
-        # A terminal keeps its Location open, so a closed Location has none; an unauthorized request must not open one.
-        if request is None or request.location not in self._locations:
+        if request is None:
             await _refuse(scope, send, HttpReply(404, b""))
             return
-        async with self._locations.use(request.location) as services:
+        try:
+            relayed = await self._relayed(request, receive, send)
+            location = self._locate(request.query, request.headers) if relayed is None else None
+        except _Unauthorized:
+            await _refuse(scope, send, HttpReply(403, b""))
+        except NodeSocketRefused as refused:
+            await _refuse(scope, send, refused.reply)
+        except Exception as error:  # noqa: BLE001 - every failure becomes a public error here
+            await _refuse(scope, send, error_reply(to_public(error)))
+        else:
+            if relayed is not None:
+                await self._serve(relayed)
+            elif location is not None:
+                await self._connected(request, location, scope, receive, send)
+
+    async def _relayed(self, request: _UpgradeRequest, receive: Receive, send: Send) -> _Connection | None:
+        """The connection to a terminal of another node; None if this process is to serve it."""
+        forwarding = self._forwarding
+        node = await forwarding.owner(request.pty_id) if forwarding is not None and not request.by_node else None
+        if forwarding is None or node is None:
+            if request.issued_elsewhere:
+                raise _Unauthorized
+            return None
+        if not self._access.trusts_page(request.headers):
+            raise _Unauthorized
+        place = named_place(request.query, request.headers)
+        target = forwarding.connect_target(request.pty_id, place, request.cursor, request.ticket)
+        return await forwarding.connect(node, target, receive, send)
+
+    async def _connected(
+        self, request: _UpgradeRequest, location: Location, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        # A terminal keeps its Location open, so a closed Location has none; an unauthorized request must not open one.
+        if location not in self._locations:
+            await _refuse(scope, send, HttpReply(404, b""))
+            return
+        async with self._locations.use(location) as services:
             try:
                 services.terminals.ptys.get(request.pty_id)
             except PtyNotFound as missing:
                 found = await self._named(missing)
                 await _refuse(scope, send, HttpReply(404, b"") if found is missing else error_reply(found.public()))
                 return
-            if not self._admits(request):
+            if not self._admits(request, location):
                 await _refuse(scope, send, HttpReply(403, b""))
                 return
-            await self._serve(_TerminalConnection(services.terminals.ptys, request, receive, send))
+            await self._serve(
+                TerminalConnection(services.terminals.ptys, request.pty_id, receive, send, cursor=request.cursor)
+            )
 
     async def close(self) -> None:
         """Close all sockets, and wait a moment until they are closed."""
@@ -180,7 +250,7 @@ class PtyServer:
         if self._sockets:
             await asyncio.wait(tuple(self._sockets), timeout=CLOSE_SECONDS)
 
-    async def _serve(self, socket: _TerminalConnection) -> None:
+    async def _serve(self, socket: _Connection) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._sockets[task] = socket
@@ -199,21 +269,28 @@ class PtyServer:
         self._access.check_host(headers)
         path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
         match, ticket = re.fullmatch(_CONNECT, path), query.get("ticket", "")
-        if match is None or ticket == "":
+        by_node = match is not None and SIGNATURE in headers and self._verifies(scope, headers)
+        if match is None or (ticket == "" and not by_node):
             self._access.check_credentials(query, headers)
         if match is None:
             return None
         pty_id = unquote(match[1])
-        if not self._access.authorizes(query, headers) and not self._tickets.holds(ticket, pty_id):
+        known = self._tickets.holds(ticket, pty_id) if ticket else by_node
+        elsewhere = not known and not self._access.authorizes(query, headers)
+        if elsewhere and (self._forwarding is None or by_node or not self._forwarding.issued(pty_id, ticket)):
             raise _Unauthorized
         if self._access.credentials is None and not self._access.trusts_page(headers):
             raise _Unauthorized
-        return _UpgradeRequest(pty_id, self._locate(query, headers), ticket, _cursor(query.get("cursor")), headers)
+        return _UpgradeRequest(pty_id, query, headers, ticket, _cursor(query.get("cursor")), by_node, elsewhere)
 
-    def _admits(self, request: _UpgradeRequest) -> bool:
+    def _admits(self, request: _UpgradeRequest, location: Location) -> bool:
         if not self._access.trusts_page(request.headers):
             return False
-        return request.ticket == "" or self._tickets.consume(request.ticket, Claim(request.pty_id, request.location))
+        return request.ticket == "" or self._tickets.consume(request.ticket, Claim(request.pty_id, location))
+
+    def _check_ticket_request(self, headers: Mapping[str, str]) -> None:
+        if headers.get("x-opencode-ticket") != "1" or not self._access.trusts_page(headers):
+            raise Forbidden(NO_TICKET)
 
     async def _overlay(self, call: ApiCall, cwd: str) -> Mapping[str, str]:
         assert call.location is not None
@@ -248,108 +325,25 @@ class PtyServer:
 
 class _UpgradeRequest(Frozen):
     pty_id: str
-    location: Location
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
     ticket: str
     cursor: int | None
-    headers: Mapping[str, str]
+    by_node: bool
+    """Whether another node has authorized the caller."""
+    issued_elsewhere: bool
+    """Whether the caller has nothing but a ticket of another node, which that node has yet to accept."""
 
 
 class _Unauthorized(Exception):
     """The upgrade is rejected. The answer does not tell whether the terminal exists."""
 
 
-class _Close(Frozen):
-    code: int
-    reason: str = ""
-
-
-NOT_FOUND = _Close(4404, "session not found")
-EXITED = _Close(4404, "session exited")
-TOO_SLOW = _Close(4408, "output was dropped; resume from your cursor")
-
-
-class _TerminalConnection:
-    def __init__(self, ptys: Ptys, request: _UpgradeRequest, receive: Receive, send: Send) -> None:
-        self._ptys = ptys
-        self._request = request
-        self._receive = receive
-        self._send = send
-        self._wake = asyncio.Event()
-        self._closing: _Close | None = None
-
-    def finish(self, code: int) -> None:
-        """Close after the current message. The first code is kept."""
-        self._closing = self._closing or _Close(code)
-        self._wake.set()
-
-    async def run(self) -> None:
-        try:
-            await self._send({"type": "websocket.accept"})
-            try:
-                attachment = self._ptys.attach(self._request.pty_id, self._wake.set, cursor=self._request.cursor)
-            except PtyNotFound:
-                await self._close(NOT_FOUND)
-            except PtyExited:
-                await self._replay(self._ptys.replay(self._request.pty_id, self._request.cursor))
-                await self._close(self._closing or EXITED)
-            else:
-                await self._follow(attachment)
-        except OSError:
-            return  # the client disconnected
-
-    async def _follow(self, attachment: Attachment) -> None:
-        both = (asyncio.ensure_future(self._deliver(attachment)), asyncio.ensure_future(self._listen(attachment)))
-        try:
-            done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            attachment.detach()
-            for task in both:
-                task.cancel()
-            await asyncio.wait(both)
-        for task in done:
-            task.result()
-
-    async def _deliver(self, attachment: Attachment) -> None:
-        """Send output until the terminal ends, the client falls behind, or the connection closes."""
-        await self._replay(TerminalReplay(attachment.replay, attachment.cursor))
-        attachment.activate()
-        while self._closing is None:
-            match attachment.take(FRAME_UNITS):
-                case str(text):
-                    await self._send({"type": "websocket.send", "text": text})
-                case End():
-                    self._closing = _Close(1000)
-                case Behind():
-                    self._closing = TOO_SLOW
-                case None:
-                    self._wake.clear()
-                    await self._wake.wait()
-        await self._close(self._closing)
-
-    async def _replay(self, replay: TerminalReplay) -> None:
-        for piece in pieces(replay.text, FRAME_UNITS):
-            if self._closing is not None:
-                return
-            await self._send({"type": "websocket.send", "text": piece})
-        await self._send({"type": "websocket.send", "bytes": b"\0" + encode({"cursor": replay.cursor})})
-
-    async def _listen(self, attachment: Attachment) -> None:
-        """Receive input until the client disconnects; waits while the terminal does not read."""
-        while (message := await self._receive())["type"] == "websocket.receive":
-            data = message.get("bytes")
-            if data is None:
-                data = message["text"].encode()
-            if len(data) > INPUT_BYTES:
-                self.finish(1009)
-            try:
-                text = data.decode()
-            except UnicodeDecodeError:
-                continue
-            if self._closing is None:
-                await attachment.write(text)
-
-    async def _close(self, close: _Close) -> None:
-        await self._send({"type": "websocket.close", "code": close.code, "reason": close.reason})
+def _location_fields(query: protocol.ConnectQuery | None) -> dict[str, str]:
+    """The Location that a query names, as the query has it."""
+    named = query.location if query is not None else None
+    fields = {} if named is None else {"directory": named.directory, "workspace": named.workspace}
+    return {f"location[{name}]": value for name, value in fields.items() if value}
 
 
 def _cursor(given: str | None) -> int | None:

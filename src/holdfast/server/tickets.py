@@ -36,9 +36,12 @@ class Tickets:
         self._now = now
         self._issued: dict[str, _IssuedTicket] = {}
 
-    def issue(self, claim: Claim) -> str:
+    def issue(self, claim: Claim, seal: Callable[[str], str] | None = None) -> str:
+        """`seal` makes what is added to the ticket, so that other nodes see who issued it."""
         self._expire()
         ticket = str(uuid.uuid4())
+        if seal is not None and (code := seal(ticket)):
+            ticket = f"{ticket}.{code}"
         self._issued[ticket] = _IssuedTicket(claim, self._now() + LIFETIME_SECONDS)
         return ticket
 

@@ -45,6 +45,8 @@ class ApiCall(Frozen):
     payload: Any = None
     session: Session | None = None
     location: Location | None = None
+    by_node: bool = False
+    """Whether another node has authorized the caller and passed the request on."""
     abandoned: Callable[[], Coroutine[Any, Any, None]] = _never
     """Returns when the caller has disconnected or the server stops."""
 

@@ -342,6 +342,15 @@ class Storage(Section):
 
     url: str | None = None
     """The address of a PostgreSQL database, or `sqlite` for the file in the data directory."""
+    roots: list[str] | None = None
+    """Directories whose Sessions `holdfast serve` executes here; without it, all that exist. `--root` replaces it."""
+    name: str | None = None
+    """How this server is called among those on the database. `--node-name` replaces it."""
+    address: str | None = None
+    """Where other servers on the database reach this one. `--node-address` replaces it."""
+    secret_file: str | None = None
+    """A file with the secrets with which servers on the database sign requests to each other, one in each line. The
+    first signs, all are accepted. It is read again while servers run. HOLDFAST_NODE_SECRET_FILE replaces it."""
 
 
 class Holdfast(Section):

@@ -25,17 +25,17 @@ _NOWHERE = Path("/")
 
 
 class UnusableStorageSetting(HoldfastError):
-    """The configuration names a database in a way that cannot be used."""
+    """The configuration describes the storage in a way that cannot be used."""
 
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path}: {SETTING} cannot be used: {reason}")
+    def __init__(self, path: Path, reason: str, setting: str = SETTING) -> None:
+        super().__init__(f"{path}: {setting} cannot be used: {reason}")
         self.path = path
 
 
 def configured_storage(environment: Mapping[str, str], managed: Mapping[str, Any] | None = None) -> str | None:
     """The value that counts. `managed` is the document of the host program, which comes before all files."""
     found: str | None = None
-    for path, text in _user_texts(environment):
+    for path, text in user_texts(environment):
         if SECTION in text or "\\u" in text:
             found = _url(path, text, environment) or found
     if managed is not None and (given := _written(managed)) is not None:
@@ -45,7 +45,7 @@ def configured_storage(environment: Mapping[str, str], managed: Mapping[str, Any
     return found
 
 
-def _user_texts(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+def user_texts(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     for candidate in discover(_NOWHERE, _NOWHERE / "no-project", environment):
         if isinstance(candidate, CandidateFile) and candidate.origin == "user":
             text = candidate.read(FILE_LIMIT)

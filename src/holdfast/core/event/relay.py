@@ -39,6 +39,8 @@ HEARD_LIMIT = 10_000
 """Aggregates whose last announced sequence is remembered."""
 ENDED_LIMIT = 1_024
 """Blocks that are remembered as ended."""
+TERMINALS = "pty."
+"""How the types of events of terminals begin: they belong to no Session, and terminals are shown by every server."""
 GRACE_SECONDS = 0.02
 """How long a read waits for other servers to pass on the same events, and their deltas, themselves."""
 
@@ -144,6 +146,9 @@ class Relay:
             item = Announcement(event.id, event.type, position.aggregate_id, wire, position.seq, relayed=True)
             if position.seq > self._heard.get(position.aggregate_id, -1):
                 self._take(position.aggregate_id, _Unit((item,), position.seq, position.seq))
+            return
+        if event.type.startswith(TERMINALS):
+            self._bus.announce(Announcement(event.id, event.type, None, wire, relayed=True))
             return
         subject: _Subject = decoder(_Subject).decode(event.data)
         if subject.session_id is None or block_of_delta(event.type, event.data) in self._ended:

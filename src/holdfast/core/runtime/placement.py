@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from holdfast.core.session.errors import Interrupted
-from holdfast.core.session.nodes import rank
+from holdfast.core.session.nodes import rank, within
 from holdfast.schema.exceptions import ServiceUnavailable
 
 if TYPE_CHECKING:
@@ -34,14 +34,18 @@ TAKE = "take"
 ASKED_SECONDS = 60.0
 ASKED_LIMIT = 10_000
 """Sessions of which it is remembered which nodes were asked."""
+SHOWN = 5
+"""Nodes, and directories of each, that a message names."""
 
 
 class NoNodeServes(ServiceUnavailable):
     """No running node has the directory of a Session."""
 
-    def __init__(self, location: Location) -> None:
-        message = f"No running node serves {location.directory}. A node that does begins with it when it starts."
-        super().__init__(message, service="node")
+    def __init__(self, location: Location, nodes: Sequence[Owner] = ()) -> None:
+        served = f" They serve: {'; '.join(map(_served, nodes[:SHOWN]))}." if nodes else ""
+        more = f" {len(nodes) - SHOWN} more run." if len(nodes) > SHOWN else ""
+        message = f"No running node serves {location.directory}.{served}{more}"
+        super().__init__(f"{message} A node that does begins with it when it starts.", service="node")
 
 
 class ServedElsewhere(ServiceUnavailable):
@@ -85,10 +89,18 @@ class Placement:
     def serves(self, location: Location) -> bool:
         directory = location.directory
         if self._roots is not None:
-            found = _within(directory, self._roots)
+            found = within(directory, self._roots)
         else:
             found = not self._shared or os.path.isdir(directory)
         return found or self._keeps(directory)
+
+    async def missing(self, location: Location) -> NoNodeServes | None:
+        """The error of a directory that no running node can have. A node that announces no directories may have it."""
+        if not self.restricted or self.serves(location):
+            return None
+        nodes = await self._nodes.living()
+        may = any(node.may_have(location.directory) for node in nodes if node.id != self._nodes.id)
+        return None if may else NoNodeServes(location, nodes)
 
     async def has_nodes(self) -> bool:
         """Whether any node runs, this process included."""
@@ -125,7 +137,7 @@ class Placement:
             self.asked(" ".join((TAKE, *before, others[0].id)), session.id)
             return True
         if not serves:
-            raise NoNodeServes(session.location)
+            raise NoNodeServes(session.location, await self._nodes.living())
         return self.draining
 
     def room(self, session: Session, interrupt: Interrupt) -> AbstractAsyncContextManager[None]:
@@ -162,10 +174,7 @@ class Placement:
         found = [
             node
             for node in await self._nodes.living()
-            if node.id != self._nodes.id
-            and node.id not in before
-            and node.room != 0
-            and (node.roots is None or _within(directory, node.roots))
+            if node.id != self._nodes.id and node.id not in before and node.room != 0 and node.may_have(directory)
         ]
         ids = [node.id for node in found]
         infinite = 1 << 30
@@ -179,5 +188,8 @@ class Placement:
         )
 
 
-def _within(directory: str, roots: Sequence[str]) -> bool:
-    return any(directory == root or directory.startswith(root.rstrip("/") + "/") for root in roots)
+def _served(node: Owner) -> str:
+    if node.roots is None:
+        return f"{node.name} what exists there"
+    more = ", …" if len(node.roots) > SHOWN else ""
+    return f"{node.name} {', '.join(node.roots[:SHOWN])}{more}"

@@ -286,7 +286,7 @@ class Runtime:
         )
         sign_ins = SignInForms(self.log, self.database, self.credentials, clock, wakeups, goes_on=self._options.goes_on)
         self.recovery = Recovery(sessions, self.database, self.execution, tasks, trees, self._recovery_policy, sign_ins)
-        self.takeover = Takeover(self.nodes, self._ownership, self.recovery, self.node_secrets if self.shared else None)
+        self.takeover = Takeover(self.nodes, self._ownership, self.recovery, self.node_secrets)
         self.trees = Trees(self.database, self.store, trees, self.execution, clock)
         self.tree_tail = TreeTail(self.database, self.log.relay, ids, trees.member_ids)
         self.sessions = Sessions(

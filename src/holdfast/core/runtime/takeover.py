@@ -35,7 +35,7 @@ class Takeover:
     def __init__(
         self, nodes: Nodes, ownership: Ownership, recovery: Recovery, secrets: NodeSecrets | None = None
     ) -> None:
-        """`secrets` are kept up to date for nodes of other machines."""
+        """`secrets` are kept up to date, for requests of other nodes."""
         self._secrets = secrets
         self._nodes = nodes
         self._ownership = ownership

@@ -11,7 +11,7 @@ from holdfast.core.runtime.placement import NoNodeServes
 from holdfast.core.runtime.subagent_wait import Delegation, subagent_wait
 from holdfast.core.session.activity import described
 from holdfast.core.session.budgets import paused_wait
-from holdfast.core.session.stored_activity import TreeRequestRow
+from holdfast.core.session.stored_activity import Blocked, TreeRequestRow
 from holdfast.schema.codec import decode_any
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.insight import WaitInfo
@@ -19,14 +19,13 @@ from holdfast.schema.model import ModelRef  # noqa: TC001 - msgspec reads the an
 from holdfast.schema.session_event import Retried  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from holdfast.core.clock import Clock
     from holdfast.core.database.database import Database
     from holdfast.core.runtime.execution import Execution
     from holdfast.core.session.ownership import Ownership
     from holdfast.core.session.store import SessionStore
-    from holdfast.core.session.stored_activity import Blocked
     from holdfast.core.session.stored_messages import OpenShell
     from holdfast.schema.insight import InterruptedActivity
 
@@ -62,8 +61,9 @@ class Waits:
         waits += [_request(row, session_id) for row in asked]
         if (blocked := await self._store.blocked(session_id)) is not None:
             waits.append(blocked_wait(blocked))
-        elif not waits and not held and not self._execution.here(session_id):
-            waits += await self._unstarted(session_id)
+        elif held is None and not self._execution.here(session_id):
+            waits = waits or await self._unstarted(session_id)
+            waits += await self._unserved(session_id, waits)
         if waits and held is not None:
             owner = WaitInfo(
                 kind="owner",
@@ -110,6 +110,15 @@ class Waits:
         if activity is None or (status := described(activity)).stage == "waiting":
             return []
         return [recovery_wait(status)]
+
+    async def _unserved(self, session_id: str, waits: Sequence[WaitInfo]) -> list[WaitInfo]:
+        """That no running node has the directory, if a process is waited for."""
+        since = min((wait.since for wait in waits if wait.kind in ("recovery", "input")), default=None)
+        if since is None or (session := await self._store.find(session_id)) is None:
+            return []
+        missing = await self._execution.placement.missing(session.location)
+        name = NoNodeServes.__name__
+        return [] if missing is None else [blocked_wait(Blocked(since, name, str(missing)))]
 
     async def _unstarted(self, session_id: str, ends: str | None = None) -> list[WaitInfo]:
         """Input that nobody has begun with."""

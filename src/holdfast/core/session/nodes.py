@@ -62,6 +62,14 @@ class Owner(Frozen):
     room: int | None
     """How many Sessions more it executes; None: without a limit."""
 
+    @property
+    def described(self) -> str:
+        return f"the server {self.name} at {self.address}" if self.address else f"the server {self.name}"
+
+    def may_have(self, directory: str) -> bool:
+        """Whether it is not known to leave the directory to others."""
+        return self.roots is None or within(directory, self.roots)
+
 
 class Nodes:
     def __init__(self, database: Database, ownership: Ownership, liveness: Liveness, clock: Clock) -> None:
@@ -117,12 +125,20 @@ class Nodes:
         """The nodes that live, this one included."""
         return [owner for owner in await self.all() if owner.serves and self.lives(owner)]
 
-    async def of_tag(self, id: str) -> str | None:
+    async def others(self) -> list[Owner]:
+        """The other nodes that live."""
+        return [node for node in await self.living() if node.id != self.id]
+
+    async def of_tag(self, id: str) -> Owner | None:
+        """The other node that made an id with its tag, if it lives."""
+        if id.endswith(node_tag(self.id)):
+            return None
+        return next((node for node in await self.others() if id.endswith(node_tag(node.id))), None)
+
+    async def described_by_tag(self, id: str) -> str | None:
         """The name and address of the other node that made an id with its tag, if it lives."""
-        for node in await self.living():
-            if node.id != self.id and id.endswith(node_tag(node.id)):
-                return f"the server {node.name} at {node.address}" if node.address else f"the server {node.name}"
-        return None
+        node = await self.of_tag(id)
+        return None if node is None else node.described
 
     def ended(self, owner: Owner) -> bool:
         """Whether the process is dead."""
@@ -165,6 +181,10 @@ class Nodes:
         while True:
             await asyncio.sleep(IDLE_BEAT_SECONDS)
             self._database.submit(Unit(self.id, local=(self._report(),)))
+
+
+def within(directory: str, roots: Iterable[str]) -> bool:
+    return any(directory == root or directory.startswith(root.rstrip("/") + "/") for root in roots)
 
 
 def node_tag(node_id: str) -> str:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.core.event.relay import TERMINALS
 from holdfast.schema.codec import encode
 from holdfast.schema.event import EventEnvelope
 from holdfast.schema.live_event import ServerConnected
 from holdfast.schema.manifest import MANIFEST
 
 if TYPE_CHECKING:
+    from holdfast.core.event.bus import Announcement
     from holdfast.core.runtime.runtime import Runtime
     from holdfast.server.types import ApiCall, Frames
 
@@ -27,6 +29,8 @@ RELAY = "x-holdfast-relay"
 """Header of another server on this database that wants only the events of this process."""
 NODE = "x-holdfast-node"
 """Header with the token of another node (`core/session/node_secrets.py`). It admits to that stream and nothing else."""
+SIGNATURE = "x-holdfast-signature"
+"""Header with the signature of another node that passes on a request for a terminal of this one."""
 
 
 async def subscribe(call: ApiCall) -> Frames:
@@ -46,14 +50,18 @@ async def _frames(runtime: Runtime) -> Frames:
 
 
 async def _relayed(runtime: Runtime) -> Frames:
-    """Session events of this process only: observing other processes too would make two servers forward each other's
-    events endlessly."""
+    """Events of Sessions and terminals of this process only: observing other processes too would make two servers
+    forward each other's events endlessly."""
     with runtime.log.bus.subscribe(PUBLIC) as subscription:
         yield _connected(runtime)
         while batch := await subscription.next():
-            own = [item.wire for item in batch if item.aggregate_id is not None and not item.relayed]
+            own = [item.wire for item in batch if _is_shared(item) and not item.relayed]
             if own:
                 yield b"".join([b"data: %s\n\n" % wire for wire in own])
+
+
+def _is_shared(item: Announcement) -> bool:
+    return item.aggregate_id is not None or item.type.startswith(TERMINALS)
 
 
 def _connected(runtime: Runtime) -> bytes:
