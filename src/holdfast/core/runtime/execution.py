@@ -418,7 +418,8 @@ class Execution:
                 woken = session_id in self._woken
                 self._woken.discard(session_id)
                 if force or woken or not worked:  # such work takes no turn
-                    unmoved = start if not joined and moved.head <= start.seen.head else None
+                    current = not (joined or lease.from_other) and moved.head <= start.seen.head
+                    unmoved = start if current else None
                     await services.runner.drain(session_id, lease, interrupt, forced=force, start=unmoved)
             return True
         except LeaseLost:
