@@ -15,7 +15,7 @@ SECONDS = float(os.environ.get("HOLDFAST_PROVE_SECONDS", "1800"))
 
 
 async def test_nodes_that_are_killed_stopped_and_cut_off_lose_and_double_nothing(tmp_path: Path) -> None:
-    """STO-102 to STO-106, STO-180, STO-181: prompts are answered once, calls settled once, a token has one owner, and
+    """STO-102 to STO-106, STO-180 to STO-182: prompts are answered once, calls settled once, a token has one owner, and
     fifty followers see every event once."""
     long = SECONDS > 100
     await disturbed(tmp_path, SECONDS, sessions=12, followed_by=50, pause=1.0, long=long)
