@@ -7,7 +7,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from holdfast.core.database.errors import StorageError
+from holdfast.core.database.errors import Fenced, StorageError
 from holdfast.core.runtime.exclusive_work import ExclusiveWork
 from holdfast.core.runtime.placement import TAKE, NoNodeServes, ServedElsewhere
 from holdfast.core.runtime.run_coordinator import RunCoordinator
@@ -212,7 +212,7 @@ class Execution:
         try:
             async with self._locations.use(location) as services:
                 await services.runner.abandon(session_id, lease, interrupt)
-        except LeaseLost:
+        except (LeaseLost, Fenced):
             pass  # somebody was a moment faster, and closes it as every drain does
         finally:
             self._ownership.release(lease)
