@@ -12,6 +12,9 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 7) + 
 # The PostgreSQL of `make test-postgres`: 16 or 18 of the wheel, or a version that this machine has.
 POSTGRES ?= 16
 
+# Proofs of any store that PostgreSQL must pass too. Those that start it themselves run with the others.
+PROVE_POSTGRES := $(addprefix tests/prove/,test_postgres_kills.py test_takeover_time.py test_node_kills.py)
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-postgres acceptance check audit docs bench generate prove lock
 
@@ -84,6 +87,7 @@ bench: setup ## ratios of one run: the event log against bare SQLite, streams ag
 	@$(BIN)/python benchmarks/sandbox.py
 	@$(BIN)/python benchmarks/mcp.py
 	@$(BIN)/python benchmarks/mcp_client.py
+	@$(BIN)/python benchmarks/postgres.py
 
 generate: setup ## write the generated clients, the reference pages and the index of the rules anew
 	@$(BIN)/python -m holdfast.client.generate
@@ -91,8 +95,9 @@ generate: setup ## write the generated clients, the reference pages and the inde
 	@$(BIN)/python .ci/reference.py
 	@$(BIN)/python .ci/rules.py
 
-prove: setup ## slow proofs: kill -9 at random points, two processes, long runs
+prove: setup ## slow proofs: kill -9 at random points, nodes that are cut off, long runs (an hour and a half)
 	@$(BIN)/python -m pytest -m prove
+	@HOLDFAST_TEST_STORE=postgres $(BIN)/python -m pytest -m prove $(PROVE_POSTGRES)
 
 lock: ## write requirements/*.txt anew (needs uv on the PATH)
 	uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --universal --python-version 3.11 --no-annotate --no-header -q -o requirements/runtime.txt

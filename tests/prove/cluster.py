@@ -12,15 +12,20 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tests.outside.scripted_provider import Call, Model, Request, Turn
+from tests.prove.followers import Follower, Stored, followers
+from tests.prove.histories import Json, check_history, lines_about
+from tests.prove.network import FROM, TO, Link
+
+from holdfast.core.session.ownership import EXPIRY_SECONDS
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 PATIENCE = 60.0
-Json = dict[str, Any]
 
 
 class Unreachable(Exception):
@@ -28,20 +33,45 @@ class Unreachable(Exception):
 
 
 class Node:
-    """One server with a home of its own. `environment` says which database it uses."""
+    """One server with a home of its own. `environment` says which database it uses.
 
-    def __init__(self, home: Path, project: Path, environment: dict[str, str]) -> None:
+    The links, if there are any, lead from it to the database, and from other nodes to it."""
+
+    def __init__(
+        self,
+        home: Path,
+        project: Path,
+        environment: dict[str, str],
+        *,
+        database: Link | None = None,
+        peers: Link | None = None,
+    ) -> None:
         self.home = home
         self.project = project
+        self.database = database
+        self.peers = peers
+        self.away = False
+        """Stopped or cut off for long: left alone until it is back."""
         self.environment = {"PATH": os.environ["PATH"], "HOME": str(home), "NO_PROXY": "127.0.0.1", **environment}
         self.port = 0
         self.process: asyncio.subprocess.Process | None = None
         self._errors = home / "stderr"
 
+    @property
+    def name(self) -> str:
+        return self.home.name
+
     async def start(self) -> None:
+        """As a supervisor does: again, if it ends because the database cannot be reached."""
+        deadline = time.monotonic() + PATIENCE
+        while not await self._start():
+            assert time.monotonic() < deadline, f"{self.name} did not start: {self.log()}"
+
+    async def _start(self) -> bool:
+        address = ("--node-address", f"http://127.0.0.1:{self.peers.port}") if self.peers is not None else ()
         with self._errors.open("ab") as errors:
             self.process = await asyncio.create_subprocess_exec(
-                *(HOLDFAST, "serve", "--no-auth", "--port", str(self.port)),
+                *(HOLDFAST, "serve", "--no-auth", "--port", str(self.port), "--node-name", self.name, *address),
                 cwd=self.project,
                 env=self.environment,
                 stdin=asyncio.subprocess.DEVNULL,
@@ -51,11 +81,20 @@ class Node:
         assert self.process.stdout is not None
         async with asyncio.timeout(PATIENCE):
             line = (await self.process.stdout.readline()).decode()
-        assert line, f"{self.home.name} did not start: {self._errors.read_text()[-2000:]}"
+        if not line:
+            await self.process.wait()
+            return False
         self.port = int(line.strip().rpartition(":")[2])
+        if self.peers is not None:
+            self.peers.target = self.port
+        return True
+
+    def log(self, characters: int = 4000) -> str:
+        return self._errors.read_text(encoding="utf-8", errors="replace")[-characters:]
 
     async def kill(self, with_signal: int = signal.SIGKILL) -> None:
-        assert self.process is not None
+        if self.process is None:
+            return
         with suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGCONT)
             self.process.send_signal(with_signal)
@@ -95,30 +134,6 @@ class Node:
         assert status < 300, f"{method} {path}: {status} {content[:500]!r}"
         return json.loads(_whole(first, content)) if content else None
 
-    async def events(self, session_id: str, after: int | None, until: asyncio.Event) -> list[Json]:
-        """Follow the durable events after a sequence for a while. Ends without an error when the node does."""
-        seen: list[Json] = []
-        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
-            async with asyncio.timeout(5):
-                reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-            try:
-                path = f"/api/session/{session_id}/event" + (f"?after={after}" if after is not None else "")
-                writer.write(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
-                status = await reader.readline()
-                assert not status or status.startswith(b"HTTP/1.1 200"), status
-                while not until.is_set():
-                    async with asyncio.timeout(3):
-                        line = await reader.readline()
-                    if not line:
-                        break
-                    if line.startswith(b"data: "):
-                        event = json.loads(line[6:])
-                        if "durable" in event:
-                            seen.append(event)
-            finally:
-                writer.close()
-        return seen
-
 
 def _whole(head: bytes, content: bytes) -> bytes:
     if b"transfer-encoding: chunked" not in head.lower():
@@ -145,6 +160,9 @@ class Answers:
         asyncio.get_running_loop().call_later(self._chance.uniform(0, 0.15), end.set)
         self._number += 1
         last = request.body["messages"][-1]
+        if "DELEGATE" in str(last.get("content")) and last["role"] == "user":
+            task = {"agent": "general", "description": "look", "prompt": f"look for {self._number}"}
+            return Turn(text="asking", calls=(Call("subagent", task, id=f"call_{self._number}"),), end=end)
         if last["role"] == "user" and self._chance.random() < 0.7:
             calls = [
                 Call("read", {"path": "hello.txt", "offset": 1}, id=f"call_{self._number}_{place}")
@@ -155,17 +173,21 @@ class Answers:
 
 
 class Cluster:
-    def __init__(self, nodes: list[Node], chance: random.Random) -> None:
+    def __init__(
+        self, nodes: list[Node], chance: random.Random, stored: Callable[[], Iterable[tuple[str, int, str]]]
+    ) -> None:
+        """`stored` reads Session, sequence and type of every event that is stored, in the order of the sequences."""
+        self._stored = stored
         self.nodes = nodes
         self.chance = chance
         self.over = asyncio.Event()
         self.acknowledged: dict[str, list[str]] = {}
         """Prompts by Session."""
-        self.seen: list[tuple[str, list[Json]]] = []
-        """What each follower saw of its Session."""
+        self.followers: list[Follower] = []
         self.done: Counter[str] = Counter()
         self.checked = 0
         """Events."""
+        self._away: set[asyncio.Task[None]] = set()
 
     def node(self) -> Node:
         return self.chance.choice(self.nodes)
@@ -191,66 +213,84 @@ class Cluster:
         """One prompt with an id of its own, sent again with the same id until somebody acknowledges it."""
         id = f"msg_{self.chance.randbytes(13).hex()}"
         delivery = self.chance.choice(("steer", "queue"))
-        body = {"id": id, "prompt": {"text": f"do {id}"}, "delivery": delivery}
+        text = f"DELEGATE {id}" if self.chance.random() < 0.1 else f"do {id}"
+        body = {"id": id, "prompt": {"text": text}, "delivery": delivery}
         await self.anywhere("POST", f"/api/session/{session_id}/prompt", body)
         self.acknowledged[session_id].append(id)
 
-    async def keep_prompting(self, session_id: str) -> None:
+    async def keep_prompting(self, session_id: str, pause: float) -> None:
         while not self.over.is_set():
             await self.prompt(session_id)
-            await asyncio.sleep(self.chance.uniform(0.1, 1.0))
+            await asyncio.sleep(self.chance.uniform(0.1, 1.9) * pause)
 
-    async def keep_following(self, session_id: str) -> None:
+    async def keep_following(self, follower: Follower) -> None:
         """Go from node to node, always continuing after the last event that was seen."""
-        events: list[Json] = []
-        self.seen.append((session_id, events))
         while not self.over.is_set():
             hop = asyncio.Event()
-            asyncio.get_running_loop().call_later(self.chance.uniform(0.3, 4.0), hop.set)
-            after = events[-1]["durable"]["seq"] if events else None
-            events += await self.node().events(session_id, after, hop)
-            if not hop.is_set():
-                await asyncio.sleep(0.05)
+            asyncio.get_running_loop().call_later(self.chance.uniform(0.3, 8.0), hop.set)
+            node = self.node()
+            await follower.follow(node.name, node.port, hop)
+            await asyncio.sleep(0.1)
 
-    async def keep_killing(self, actions: dict[str, float], *, most_stopped: float = 3.0) -> None:
-        """`actions`: kill, stop, and names of further ones, with their weights."""
+    async def keep_deciding(self) -> None:
+        """A person continues what only a person may decide about."""
+        while not self.over.is_set():
+            await asyncio.sleep(self.chance.uniform(1, 3))
+            with suppress(Unreachable):
+                await self.decide()
+
+    async def decide(self) -> int:
+        left = (await self.node().request("GET", "/api/session/interrupted"))["data"]
+        for activity in left:
+            await self.anywhere("POST", f"/api/session/{activity['sessionID']}/recover", {"decision": "continue"})
+        return len(left)
+
+    async def keep_disturbing(self, actions: dict[str, float]) -> None:
+        """`actions` are the names of methods of `Disturbances`, with their weights."""
+        disturbances = Disturbances(self.chance)
         while not self.over.is_set():
             await asyncio.sleep(self.chance.uniform(0.3, 1.5))
             (action,) = self.chance.choices(list(actions), list(actions.values()))
-            await self.disturb(action, most_stopped)
+            usable = [node for node in self.nodes if not node.away]
+            node = self.chance.choice(usable)
             self.done[action] += 1
+            disturbing = asyncio.create_task(getattr(disturbances, action)(node))
+            if action in LONG:
+                if len(usable) < len(self.nodes):
+                    disturbing.cancel()
+                    continue
+                self._away.add(disturbing)
+                disturbing.add_done_callback(self._away.discard)
+            else:
+                await disturbing
 
-    async def disturb(self, action: str, most_stopped: float) -> None:
-        node = self.node()
-        if action == "kill":
-            await node.kill()
-            await asyncio.sleep(self.chance.uniform(0, 1.0))
-            await node.start()
-        elif action == "end":
-            await node.kill(signal.SIGTERM)
-            await node.start()
-        else:
-            node.stop()
-            await asyncio.sleep(self.chance.uniform(0.2, most_stopped))
-            node.go_on()
-
-    async def run(self, seconds: float, *, followers: int, actions: dict[str, float]) -> None:
+    async def run(self, seconds: float, *, followed_by: int, actions: dict[str, float], pause: float = 0.6) -> None:
+        """`pause`: seconds between the prompts of a Session."""
         sessions = list(self.acknowledged)
-        tasks = [asyncio.create_task(self.keep_prompting(id)) for id in sessions]
-        tasks += [asyncio.create_task(self.keep_following(sessions[n % len(sessions)])) for n in range(followers)]
-        killing = asyncio.create_task(self.keep_killing(actions))
+        self.followers = followers(sessions, followed_by)
+        tasks = [asyncio.create_task(self.keep_prompting(id, pause)) for id in sessions]
+        tasks += [asyncio.create_task(self.keep_following(follower)) for follower in self.followers]
+        tasks.append(asyncio.create_task(self.keep_deciding()))
+        tasks.append(asyncio.create_task(self.keep_disturbing(actions)))
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
         self.over.set()
-        await asyncio.gather(*tasks, killing)
+        await asyncio.gather(*tasks, *self._away)
 
     async def settle(self) -> None:
-        """Wait until all Sessions are idle."""
-        for id in self.acknowledged:
-            async with asyncio.timeout(PATIENCE):
-                while True:
-                    with suppress(Unreachable):
-                        await self.node().request("POST", f"/api/session/{id}/wait", seconds=PATIENCE)
-                        break
+        """Wait until nothing is owed any more."""
+        deadline = time.monotonic() + PATIENCE
+        quiet = 0
+        while quiet < 2:  # what one node took over may wake another Session
+            assert time.monotonic() < deadline, "the Sessions do not come to an end"
+            with suppress(Unreachable):
+                left = await self.decide()
+                active = (await self.node().request("GET", "/api/session/active"))["data"]
+                pending = [id for id in self.acknowledged if await self.anywhere_pending(id)] if not active else []
+                quiet = 0 if left or active or pending else quiet + 1
+            await asyncio.sleep(0.3)
+
+    async def anywhere_pending(self, session_id: str) -> bool:
+        return bool((await self.anywhere("GET", f"/api/session/{session_id}/pending"))["data"])
 
     async def history(self, session_id: str) -> list[Json]:
         found: list[Json] = []
@@ -261,44 +301,91 @@ class Cluster:
             if not page.get("hasMore"):
                 return found
 
+    async def members(self, session_id: str) -> list[str]:
+        tree = (await self.anywhere("GET", f"/api/session/{session_id}/tree?limit=2000"))["data"]
+        return [entry["id"] for entry in tree["nodes"]]
+
     async def check(self) -> None:
         """Every acknowledged prompt is answered once, each call settled once, and nobody missed or doubled an event."""
+        problems: list[str] = []
         for id, prompts in self.acknowledged.items():
-            events = await self.history(id)
-            check_history(events, prompts)
-            self.checked += len(events)
-            for _, seen in (entry for entry in self.seen if entry[0] == id):
-                places = [event["durable"]["seq"] for event in seen]
-                whole = [event["durable"]["seq"] for event in events]
-                assert places == whole[: len(places)], (id, _first_difference(places, whole))
+            for member in await self.members(id):
+                events = await self.history(member)
+                found = check_history(events, prompts if member == id else [])
+                problems += [f"{member}: {problem}" for problem in found]
+                if found:
+                    problems.append(lines_about(events, found))
+                self.checked += len(events)
+        stored = Stored(self._stored())
+        for follower in self.followers:
+            problems += follower.problems(stored)
+        assert not problems, "\n".join(problems)
 
 
-def check_history(events: list[Json], prompts: list[str]) -> None:
-    of_type: dict[str, list[Json]] = {}
-    for event in events:
-        of_type.setdefault(event["type"].removeprefix("session.next."), []).append(event)
-
-    def ids(type: str, key: str) -> Counter[str]:
-        return Counter(event["data"][key] for event in of_type.get(type, ()))
-
-    once = dict.fromkeys(prompts, 1)
-    assert {id: n for id, n in ids("prompt.admitted", "messageID").items() if id in once} == once
-    assert {id: n for id, n in ids("prompted", "messageID").items() if id in once} == once
-    called = ids("tool.called", "callID")
-    settled = ids("tool.success", "callID") + ids("tool.failed", "callID")
-    assert all(n == 1 for n in settled.values()), settled.most_common(3)
-    assert called.keys() <= settled.keys(), called.keys() - settled.keys()
-    begun = ids("step.started", "assistantMessageID")
-    ended = ids("step.ended", "assistantMessageID") + ids("step.failed", "assistantMessageID")
-    assert all(n == 1 for n in ended.values()), ended.most_common(3)
-    assert begun.keys() == ended.keys(), begun.keys() ^ ended.keys()
-    if prompts:
-        newest = max(event["durable"]["seq"] for event in of_type["prompted"])
-        answers = [event for event in of_type["step.ended"] if event["durable"]["seq"] > newest]
-        assert answers, f"nothing answers the prompt at {newest}"
-        assert answers[-1]["data"]["finish"] == "stop", answers[-1]["data"]
+LONG = ("long_stop", "long_cut")
 
 
-def _first_difference(one: list[int], other: list[int]) -> str:
-    place = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    return f"at {place}: followed {one[place : place + 3]}, stored {other[place : place + 3]}"
+class Disturbances:
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    async def kill(self, node: Node) -> None:
+        await node.kill()
+        await asyncio.sleep(self._chance.uniform(0, 1.0))
+        await node.start()
+
+    async def end(self, node: Node) -> None:
+        await node.kill(signal.SIGTERM)
+        await node.start()
+
+    async def stop(self, node: Node) -> None:
+        node.stop()
+        await asyncio.sleep(self._chance.uniform(0.2, 3.0))
+        node.go_on()
+
+    async def long_stop(self, node: Node) -> None:
+        """Longer than others wait before they take over."""
+        node.away = True
+        node.stop()
+        await asyncio.sleep(EXPIRY_SECONDS + self._chance.uniform(2, 6))
+        node.go_on()
+        node.away = False
+
+    async def close(self, node: Node) -> None:
+        link = self._link(node)
+        link.close_connections()
+        link.refuses = True
+        await asyncio.sleep(self._chance.uniform(0, 1.0))
+        link.heal()
+
+    async def cut(self, node: Node) -> None:
+        await self._cut(self._link(node), self._chance.uniform(0.2, 5.0), TO, FROM)
+
+    async def cut_one_way(self, node: Node) -> None:
+        await self._cut(self._link(node), self._chance.uniform(0.2, 5.0), self._chance.choice((TO, FROM)))
+
+    async def long_cut(self, node: Node) -> None:
+        assert node.database is not None
+        node.away = True
+        directions = self._chance.choice(((TO,), (FROM,), (TO, FROM)))
+        await self._cut(node.database, EXPIRY_SECONDS + self._chance.uniform(2, 6), *directions)
+        node.away = False
+
+    async def slow(self, node: Node) -> None:
+        link = self._link(node)
+        link.delay = self._chance.uniform(0.01, 0.2)
+        await asyncio.sleep(self._chance.uniform(0.5, 3.0))
+        link.heal()
+
+    async def _cut(self, link: Link, seconds: float, *directions: str) -> None:
+        link.cut(*directions)
+        await asyncio.sleep(seconds)
+        if self._chance.random() < 0.5:
+            link.close_connections()
+        link.heal()
+
+    def _link(self, node: Node) -> Link:
+        """More often that to the database."""
+        assert node.database is not None
+        assert node.peers is not None
+        return node.database if self._chance.random() < 0.7 else node.peers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from collections.abc import AsyncIterator
@@ -12,6 +11,8 @@ from pathlib import Path
 import pytest
 from tests.outside.scripted_provider import Model
 from tests.prove.cluster import Answers, Cluster, Node
+from tests.prove.postgres_cluster import configured
+from tests.stores.stores import STORES
 
 pytestmark = [pytest.mark.anyio, pytest.mark.prove, pytest.mark.timeout(7200)]
 
@@ -26,27 +27,24 @@ async def cluster(folder: Path, model: Model, chance: random.Random, count: int)
     project = folder / "project"
     project.mkdir()
     (project / "hello.txt").write_text("hello\n", encoding="utf-8")
-    provider = {
-        "npm": "@ai-sdk/openai-compatible",
-        "options": {"baseURL": model.url, "apiKey": "sk-scripted"},
-        "models": {"m": {"tool_call": True}},
-    }
     nodes = []
     for number in range(count):
         home = folder / f"node{number}"
-        config = home / "config" / "opencode"
-        config.mkdir(parents=True)
-        document = {"model": "mock/m", "provider": {"mock": provider}, "holdfast": {"titles": False}}
-        (config / "opencode.json").write_text(json.dumps(document), encoding="utf-8")
-        environment = {"XDG_CONFIG_HOME": str(home / "config"), "HOLDFAST_DATA": str(folder / "data")}
+        environment = configured(home, model.url) | {"HOLDFAST_DATA": str(folder / "data")}
         nodes.append(Node(home, project, environment))
     for node in nodes:
         await node.start()
     try:
-        yield Cluster(nodes, chance)
+        yield Cluster(nodes, chance, lambda: _events(folder / "data" / "holdfast.db"))
     finally:
         for node in nodes:
             await node.kill()
+
+
+def _events(file: Path) -> list[tuple[str, int, str]]:
+    with STORES.rows(file) as run:
+        rows = run("select aggregate_id, seq, type from event order by aggregate_id, seq")
+    return [(id, seq, type) for id, seq, type in rows]
 
 
 async def test_random_kills_and_stops_lose_and_double_nothing(tmp_path: Path) -> None:
@@ -59,11 +57,11 @@ async def test_random_kills_and_stops_lose_and_double_nothing(tmp_path: Path) ->
         async with cluster(tmp_path, model, chance, 3) as nodes:
             for _ in range(SESSIONS):
                 await nodes.create()
-            await nodes.run(SECONDS, followers=FOLLOWERS, actions={"kill": 5, "stop": 4, "end": 1})
+            await nodes.run(SECONDS, followed_by=FOLLOWERS, actions={"kill": 5, "stop": 4, "end": 1})
             await nodes.settle()
             await nodes.check()
     prompts = sum(map(len, nodes.acknowledged.values()))
-    followed = sum(len(seen) for _, seen in nodes.seen)
+    followed = sum(follower.count for follower in nodes.followers)
     print(f"{prompts} prompts, {len(model.requests)} requests, {dict(nodes.done)}")
     print(f"{nodes.checked} events, {followed} followed")
     assert prompts > SECONDS

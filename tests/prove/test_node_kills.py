@@ -19,7 +19,7 @@ from holdfast import ApiError, PromptInput
 from holdfast.client.errors import ClientError
 from holdfast.schema.session_message import AssistantMessage, UserMessage
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.anyio, pytest.mark.prove, pytest.mark.timeout(900)]
 
 Serve = Callable[..., Server]
 SECONDS = float(os.environ.get("HOLDFAST_NODE_KILLS_SECONDS", "60"))

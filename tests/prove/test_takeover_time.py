@@ -15,7 +15,7 @@ from tests.outside.test_left_behind import client_of, in_turn, new_session
 
 from holdfast import PromptInput
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.anyio, pytest.mark.prove, pytest.mark.timeout(900)]
 
 Serve = Callable[..., Server]
 CYCLES = int(os.environ.get("HOLDFAST_TAKEOVER_CYCLES", "30"))

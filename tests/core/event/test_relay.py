@@ -13,7 +13,7 @@ from tests.core.event.samples import SES, Story
 from tests.stores.stores import STORES
 
 from holdfast.core.clock import Ids, SystemClock
-from holdfast.core.database.errors import StorageError
+from holdfast.core.database.errors import StorageUnavailable
 from holdfast.core.event import relay
 from holdfast.core.event.bus import Announcement, Subscription
 from holdfast.core.event.errors import SubscriberOverflow
@@ -164,43 +164,64 @@ async def test_a_malformed_event_ends_the_link(story: Story) -> None:
             story.log.relay.receive(garbage)
 
 
-async def test_a_database_that_cannot_be_read_holds_nothing_back(
+async def test_a_database_that_is_away_is_read_until_it_answers(
     story: Story, other: EventLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """API-431: what this process itself commits and says is announced, and the trouble is logged."""
+    """API-431: nothing is left out meanwhile, and nothing comes before what was committed before it."""
+    monkeypatch.setattr(relay, "AGAIN_SECONDS", 0.01)
+    announce = story.log.relay._announce_stored
+    failures = iter(range(3))
+
+    async def broken() -> None:
+        if next(failures, None) is not None:
+            raise StorageUnavailable("the database", "no answer")
+        await announce()
+
     async with story.log.relay.observe() as live:
         await story.log.publish(note(1))
         await heard(live, 1)
-
-        async def broken() -> None:
-            raise StorageError("no")
-
         monkeypatch.setattr(story.log.relay, "_announce_stored", broken)
         await other.publish(note(2))
         await story.log.publish(note(3))
         story.log.announce(delta("after"))
-        assert texts(await heard(live, 2)) == ["3", "after"]
+        assert texts(await heard(live, 3)) == ["2", "3", "after"]
     assert "other processes" in caplog.text
+
+
+async def test_a_first_event_that_was_read_before_its_commit_was_acknowledged_is_announced_once(story: Story) -> None:
+    """API-431: as after a connection that was lost with the answer to a commit. An aggregate that begins again does."""
+    first = Announcement("evt_1", "session.next.prompted", SES, wire("prompted", note(1), 0), 0)
+    again = Announcement("evt_2", "session.next.prompted", SES, wire("prompted", note(2), 0), 0)
+    async with story.log.relay.observe() as live:
+        story.log.relay._announce(SES, relay._Unit((first,), 0, 0))
+        story.log.relay.committed(SES, 0, 0, (first,))
+        story.log.relay.committed(SES, 0, 0, (again,))
+        assert texts(await heard(live, 2)) == ["1", "2"]
 
 
 async def test_announcements_that_wait_for_a_read_are_bounded(
     story: Story, other: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """API-431: at the limit it waits, beyond it everything is announced as it is."""
+    """API-431: beyond the limit observers end, so that nobody sees a gap; new ones begin as ever."""
     monkeypatch.setattr(relay, "HELD_LIMIT", 3)
     never = asyncio.Event()
     async with story.log.relay.observe() as live:
         await story.log.publish(note(1))
         await heard(live, 1)
-        monkeypatch.setattr(story.log.relay, "_announce_stored", never.wait)
-        await other.publish(note(2))
-        await story.log.publish(note(3))
-        for number in range(2):
-            story.log.announce(delta(f"delta {number}"))
-        assert sum(map(len, story.log.relay._held.values())) == 3
-        story.log.announce(delta("delta 2"))
-        assert texts(await heard(live, 4)) == ["3", "delta 0", "delta 1", "delta 2"]
-        never.set()
+        with monkeypatch.context() as patch:
+            patch.setattr(story.log.relay, "_announce_stored", never.wait)
+            await other.publish(note(2))
+            await story.log.publish(note(3))
+            for number in range(2):
+                story.log.announce(delta(f"delta {number}"))
+            assert sum(map(len, story.log.relay._held.values())) == 3
+            story.log.announce(delta("delta 2"))
+            with pytest.raises(SubscriberOverflow):
+                await live.next()
+            never.set()
+    async with story.log.relay.observe() as live:
+        await other.publish(note(4))
+        assert texts(await heard(live, 1)) == ["4"]
 
 
 async def test_the_relay_remembers_a_bounded_number_of_aggregates_and_blocks(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.core.conftest import Pair, ToolRuntime, event_types, messages, new_session, tables, user_texts
 
+from holdfast.core.event import signal
 from holdfast.core.runtime import takeover
 from holdfast.core.session import liveness as liveness_module
 from holdfast.core.session.liveness import FileLiveness, ServerLiveness
@@ -190,6 +191,33 @@ async def test_a_stopped_owner_loses_its_sessions_and_is_refused(pair: Pair) -> 
     await pair.a.sessions.wait(pair.session.id)
     assert await event_types(pair.b, pair.session.id) == before
     assert await pair.b.verify() == []
+
+
+async def test_an_owner_that_only_seemed_dead_ends_its_turn_in_the_last_moment(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """STO-181: after the other one has looked and before it commits anything: the turn ends once."""
+    await serve(pair.a)
+    gate = pair.model_a.hold(0)
+    await pair.a.sessions.prompt(pair.session.id, HELLO)
+    await until_asked(pair.model_a)
+    monkeypatch.setattr(pair.b._ownership, "_alive", lambda holder: False)
+    monkeypatch.setattr(signal, "POLL_SECONDS", 60)  # nobody hears of the commits in time
+    decided = pair.b.store.activity
+
+    async def decide_and_pause(session_id: str) -> Any:
+        """The last look before a drain begins."""
+        activity = await decided(session_id)
+        if pair.b._ownership.executing:
+            gate.set()
+            while pair.a.execution.here(session_id):  # noqa: ASYNC110 - only looking tells
+                await asyncio.sleep(0.01)
+        return activity
+
+    monkeypatch.setattr(pair.b.store, "activity", decide_and_pause)
+    await pair.b.execution.resume(pair.session.id)
+    types = await event_types(pair.b, pair.session.id)
+    assert [type for type in types if type.startswith("step.")] == ["step.started", "step.ended"]
 
 
 def test_sessions_spread_evenly_and_everybody_agrees() -> None:

@@ -69,10 +69,15 @@ class Subscription:
             return
         self._size += len(announcement.wire)
         if self._buffer and (len(self._buffer) >= self._capacity or self._size > BUFFER_BYTES):
-            self._overflowed = True
-            self._bus.drop(self)
+            self.overflow()
         else:
             self._buffer.append(announcement)
+            self._ready.set()
+
+    def overflow(self) -> None:
+        """Take nothing more. What is buffered is delivered, then an error."""
+        self._overflowed = True
+        self._bus.drop(self)
         self._ready.set()
 
     async def next(self) -> list[Announcement]:

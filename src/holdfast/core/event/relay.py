@@ -4,7 +4,8 @@ Invariants
 - While anyone observes, each event of an aggregate is announced once and in sequence, whichever process committed it.
 - A live event keeps its place behind the durable events that were announced in its process before it. One that another
   process passed on after its block was seen to end is dropped: the end has carried the whole text.
-- Nothing is read while nobody observes. What has to wait for a read waits in `_held`, which is bounded."""
+- Nothing is read while nobody observes. What has to wait for a read waits in `_held`, which is bounded; if it is full,
+  observers are told that they fell behind, and end. A database that is away is asked again until it answers."""
 
 from __future__ import annotations
 
@@ -43,6 +44,9 @@ TERMINALS = "pty."
 """How the types of events of terminals begin: they belong to no Session, and terminals are shown by every server."""
 GRACE_SECONDS = 0.02
 """How long a read waits for other servers to pass on the same events, and their deltas, themselves."""
+
+AGAIN_SECONDS = 0.5
+"""After a read that failed."""
 
 log = logging.getLogger(__name__)
 
@@ -87,13 +91,15 @@ class Relay:
         self._bus = bus
         self._signals = signals
         self._restore = restore
-        self._observers = 0
+        self._observers: set[Subscription] = set()
         self._starting: asyncio.Task[None] | None = None
         self._active = False
         self._watching = ExitStack()
         self._position = self.reached = ""
         """The position up to which everything was announced."""
         self._heard: OrderedDict[str, int] = OrderedDict()
+        self._firsts: OrderedDict[str, str] = OrderedDict()
+        """The ids of first events that were announced: an aggregate that was removed may begin again."""
         self._held: dict[str, deque[_Unit]] = {}
         self._ended: OrderedDict[Block, None] = OrderedDict()
         self._wanted = False
@@ -115,15 +121,15 @@ class Relay:
         """Subscribe to all events of all processes from now on."""
         chosen = self._bus.subscribe(types, capacity=capacity, aggregate_id=aggregate_id, accepts=accepts)
         with chosen as subscription:
-            self._observers += 1
+            self._observers.add(subscription)
             try:
                 if self._starting is None:
                     self._starting = asyncio.get_running_loop().create_task(self._start(), name="holdfast-relay")
                 await asyncio.shield(self._starting)
                 yield subscription
             finally:
-                self._observers -= 1
-                if self._observers == 0:
+                self._observers.discard(subscription)
+                if not self._observers:
                     self._stop()
 
     def committed(self, aggregate_id: str, first: int, last: int, announcements: Sequence[Announcement]) -> None:
@@ -168,7 +174,7 @@ class Relay:
     async def _start(self) -> None:
         (reached,) = await self._database.fetch("event.position", {}, into=Position)
         self._position = self.reached = reached.position
-        if self._observers == 0:
+        if not self._observers:
             return
         self._active = True
         self._watching.enter_context(self._signals.watch(self._changed))
@@ -186,6 +192,7 @@ class Relay:
         self._active = False
         self._watching.close()
         self._heard.clear()
+        self._firsts.clear()
         self._ended.clear()
         self._release_all()
         if self._grace is not None:
@@ -201,6 +208,8 @@ class Relay:
     def _take(self, aggregate_id: str, unit: _Unit) -> None:
         """Announce a unit now if nothing before it is missing, else after reading what is missing."""
         assert unit.first is not None
+        if unit.first == 0 and unit.announcements and self._firsts.get(aggregate_id) == unit.announcements[0].id:
+            return  # read from the database before its commit was acknowledged
         heard = self._heard.get(aggregate_id)
         complete = unit.first == 0 or (heard is not None and unit.first == heard + 1)
         if not self._active or (complete and aggregate_id not in self._held):
@@ -216,6 +225,10 @@ class Relay:
                 self._note_end(announcement)
         if unit.first is not None and self._observers:
             self._hear(aggregate_id, unit.last)
+            if unit.first == 0 and unit.announcements:
+                self._firsts[aggregate_id] = unit.announcements[0].id
+                if len(self._firsts) > HEARD_LIMIT:
+                    self._firsts.popitem(last=False)
 
     def _hear(self, aggregate_id: str, seq: int) -> None:
         self._heard[aggregate_id] = seq
@@ -234,12 +247,13 @@ class Relay:
     def _hold(self, aggregate_id: str, unit: _Unit) -> None:
         self._held.setdefault(aggregate_id, deque()).append(unit)
         if sum(map(len, self._held.values())) > HELD_LIMIT:
-            log.warning("more than %d events wait for the database; announcing them as they are", HELD_LIMIT)
+            log.warning("more than %d events wait for the database; observers have to begin anew", HELD_LIMIT)
+            for subscription in self._observers:
+                subscription.overflow()
             self._release_all()
 
     def _release_all(self) -> None:
-        """Announce all held units, even if events between them are missing: the database cannot be read, or nobody
-        observes."""
+        """Announce all held units, even if events between them are missing: nobody observes any more."""
         held, self._held = self._held, {}
         for aggregate_id, units in held.items():
             for unit in units:
@@ -267,9 +281,10 @@ class Relay:
             while self._wanted and self._active:
                 self._wanted = False
                 await self._announce_stored()
-        except StorageError:
-            log.exception("reading what other processes committed")
-            self._release_all()
+        except StorageError as error:
+            log.warning("what other processes committed is announced later: %s", error)
+            if self._active and self._grace is None:
+                self._grace = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._look_now)
         finally:
             self._looking = None
 

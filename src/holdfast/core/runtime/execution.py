@@ -7,7 +7,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from holdfast.core.database.errors import StorageError
+from holdfast.core.database.errors import Fenced, StorageError
 from holdfast.core.runtime.exclusive_work import ExclusiveWork
 from holdfast.core.runtime.placement import TAKE, NoNodeServes, ServedElsewhere
 from holdfast.core.runtime.run_coordinator import RunCoordinator
@@ -230,7 +230,7 @@ class Execution:
         try:
             async with self._locations.use(location) as services:
                 await services.runner.abandon(session_id, lease, interrupt, told)
-        except LeaseLost:
+        except (LeaseLost, Fenced):
             pass  # somebody was a moment faster, and closes it as every drain does
         finally:
             self._ownership.release(lease)
@@ -436,7 +436,8 @@ class Execution:
                 woken = session_id in self._woken
                 self._woken.discard(session_id)
                 if force or woken or not worked:  # such work takes no turn
-                    unmoved = start if not joined and moved.head <= start.seen.head else None
+                    current = not (joined or lease.from_other) and moved.head <= start.seen.head
+                    unmoved = start if current else None
                     await services.runner.drain(session_id, lease, interrupt, forced=force, start=unmoved)
             return True
         except LeaseLost:

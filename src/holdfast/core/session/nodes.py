@@ -100,7 +100,8 @@ class Nodes:
         await self.report()
         same = [owner for owner in await self.living() if owner.name == about.name and owner.id != self.id]
         if same:
-            log.warning("another node has the name %s too: process %d (%s)", about.name, same[0].pid, same[0].id)
+            other = f"process {same[0].pid}" + (f" at {same[0].address}" if same[0].address else "")
+            log.warning("another server is called %s too: %s. --node-name gives each its own name", about.name, other)
         if self._liveness.beats_idle:
             self._beating = asyncio.get_running_loop().create_task(self._beat(), name="holdfast-node")
 

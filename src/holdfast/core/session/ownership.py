@@ -6,7 +6,9 @@ Invariants
 - An owner holds a lock for as long as its process lives (`liveness.py`): after `kill -9` the next one takes over at
   once. The heartbeat is only for an owner that was stopped and cannot let go.
 - Taking a lease costs no commit of its own: it travels with the first thing that the drain writes. Only a drain that
-  has to open its Location first takes it before, so that others see who works on the Session meanwhile."""
+  has to open its Location first takes it before, so that others see who works on the Session meanwhile.
+- A lease that another owner still holds is taken before anything is read: that owner may only seem to be dead, and
+  commits until then."""
 
 from __future__ import annotations
 
@@ -91,6 +93,8 @@ class Lease:
         self._location = location
         self._take = take
         self.fence = fence
+        self.from_other = False
+        """Whether another owner held it: what was read before is out of date."""
 
     async def publish(
         self, *payloads: Record, before: Sequence[Statement] = (), local: Sequence[Statement] = ()
@@ -188,13 +192,27 @@ class Ownership:
         """The lease, or None when the work is no longer wanted or an interruption came while another owner had it.
         `start` holds the lease as it was read, if it was."""
         row = start.lease if start is not None else await self._row(session_id)
-        while row is not None and (holder := row.held_by_other(self.id)) is not None and self._alive(holder):
-            if not await self._outlast(holder, interrupt, wanted):
-                return None
+        from_other = False
+        while True:
+            while row is not None and (holder := row.held_by_other(self.id)) is not None and self._alive(holder):
+                if not await self._outlast(holder, interrupt, wanted):
+                    return None
+                row = await self._row(session_id)
+            if not self._holding:
+                await self.hold()
+            lease = self._prepare(session_id, location, row)
+            held = row is not None and row.held_by_other(self.id) is not None
+            lease.from_other = from_other = from_other or held
+            if not held:
+                return lease
+            try:
+                await self.take(lease)
+                return lease
+            except BaseException as error:
+                self.release(lease)
+                if not isinstance(error, LeaseLost):
+                    raise
             row = await self._row(session_id)
-        if not self._holding:
-            await self.hold()
-        return self._prepare(session_id, location, row)
 
     def release(self, lease: Lease) -> None:
         """Release the lease without waiting for the commit. The token stays, so it does not matter when it commits."""
