@@ -15,8 +15,10 @@ from holdfast.core.database.errors import (
     StorageFull,
     StorageReadOnly,
     StorageTimeout,
+    StorageTransferred,
     StorageUnavailable,
 )
+from holdfast.core.database.transfer.mark import SQLSTATE
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
@@ -70,6 +72,8 @@ def translate(error: StatementFailed, address: Address, seconds: float) -> Stora
             return StorageReadOnly(address.name)
         case "42501":
             return StorageDenied(address.name, error.message)
+        case state if state == SQLSTATE:
+            return StorageTransferred(error.message)
         case "XX001" | "XX002":
             return StorageCorrupt(address.name, error.message)
         case state if state[:2] == "08":
