@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Machine, Server, invoke
+from tests.cli.conftest import HOLDFAST, Machine, Server, invoke
 from tests.outside import (
     test_budgets,
     test_compaction_story,
@@ -26,6 +27,7 @@ from tests.outside import (
     test_subagents,
 )
 from tests.outside.scripted_provider import calling
+from tests.outside.test_docs import BLOCK
 from tests.outside.test_forks import through
 from tests.outside.test_left_behind import client_of, end, new_session, until
 from tests.outside.world import World, ask
@@ -268,3 +270,30 @@ def test_a_server_that_cannot_be_used_is_told(holdfast: Machine) -> None:
         assert ran.code == 1
         assert reason in ran.complaint
     assert holdfast("sessions").code == 0
+
+
+def test_the_commands_of_the_page_work_with_a_server(holdfast: Machine) -> None:
+    """STO-160, STO-164: those that need one, in their order; what the page shows as output is left out."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "move-sessions.md").read_text(encoding="utf-8")
+    address = STORES.pool.server.address(STORES.pool.new())
+    holdfast.environment["PATH"] = f"{Path(HOLDFAST).parent}:{holdfast.environment['PATH']}"
+    assert holdfast("run", "--model", "demo/echo", "hello", HOLDFAST_DATABASE="sqlite").code == 0
+    blocks = [code for language, _, code in BLOCK.findall(page) if language == "text" and not code.startswith("moved")]
+    assert len(blocks) == 4
+    for block in blocks:
+        code = block.replace("postgresql://holdfast@db.example/holdfast", f"'{address}'").replace(
+            "/home/me", str(holdfast.home)
+        )
+        if code.startswith("holdfast migrate --cancel"):  # the copy is complete by now
+            code = code.splitlines()[0]
+        ran = subprocess.run(
+            ["sh", "-e"],
+            input=code,
+            cwd=holdfast.project,
+            env=holdfast.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert ran.returncode == 0, f"{code}\n{ran.stdout}\n{ran.stderr}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from psycopg import Error
 from psycopg.pq import ExecStatus
 
-from holdfast.core.database.errors import StorageUnavailable, TransferRefused
+from holdfast.core.database.errors import StorageError, StorageUnavailable, TransferRefused
 from holdfast.core.database.postgres.connection import open_connection
 from holdfast.core.database.postgres.copy_format import CONVERSIONS, copied_row, copy_line, text
 from holdfast.core.database.postgres.errors import StatementFailed, failure, translate
@@ -293,6 +293,8 @@ class PostgresTransferStore:
             raise translate(error, self._address, LOCK_SECONDS) from error
         except Error as error:
             raise StorageUnavailable(self.name, str(error).strip() or "the connection ended") from error
+        except UnicodeError as error:
+            raise StorageError(f"{self.name}: a text is not valid UTF-8: {error}") from error
 
 
 def _end_copy(pgconn: PGconn) -> None:
