@@ -38,6 +38,7 @@ COMMANDS = (
     "config",
     "trust",
     "doctor",
+    "migrate",
 )
 
 

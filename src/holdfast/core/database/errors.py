@@ -16,6 +16,9 @@ StorageError
 ├── StorageTooNew        the file was written by a newer Holdfast
 ├── StorageChanged       the tables are others than at the start: a newer Holdfast has upgraded them
 ├── StorageClosed        the database was closed
+├── StorageTransferred   the Sessions are, or go, elsewhere; or the store is an incomplete copy
+├── TransferRefused      a transfer cannot begin; nothing was changed
+├── TransferDiffers      what was copied is not what the source has
 └── Refused              a condition of a commit unit did not hold; nothing of it was written
     ├── Fenced           a newer owner holds the lease of this Session
     ├── Moved            the aggregate has events that the caller has not seen
@@ -147,6 +150,18 @@ class StorageClosed(StorageError):
 
     def __init__(self) -> None:
         super().__init__("the database was closed")
+
+
+class StorageTransferred(StorageError):
+    """The store is the source of a transfer, or the incomplete target of one."""
+
+
+class TransferRefused(StorageError):
+    """A transfer cannot begin."""
+
+
+class TransferDiffers(StorageError):
+    """The target does not have what the source has."""
 
 
 class Refused(StorageError):

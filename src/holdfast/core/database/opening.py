@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.errors import StorageError
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.database.place import Place
 
-POSTGRES = "holdfast.core.database.postgres.database"
+POSTGRES = "holdfast.core.database.postgres"
 DRIVER = "psycopg"
 
 
@@ -28,12 +28,16 @@ class DriverMissing(StorageError):
 def open_database(place: Place) -> Database:
     if isinstance(place, Path):
         return SqliteDatabase(place)
+    found: Database = postgres_module("database").PostgresDatabase(place)
+    return found
+
+
+def postgres_module(name: str) -> Any:
+    """A module of PostgreSQL's package. Raises if what it needs is not installed."""
     if find_spec(DRIVER) is None:
         raise DriverMissing
     try:
-        module = import_module(POSTGRES)
+        return import_module(f"{POSTGRES}.{name}")
     except ImportError as error:
         # The package is there, but libpq is not, or it is for another system.
         raise StorageError(f"PostgreSQL cannot be used: {error}") from error
-    found: Database = module.PostgresDatabase(place)
-    return found

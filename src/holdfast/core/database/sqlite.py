@@ -20,9 +20,11 @@ from holdfast.core.database.errors import (
     StorageError,
     StorageFull,
     StorageTooNew,
+    StorageTransferred,
     StorageUnavailable,
 )
 from holdfast.core.database.queries import load_migrations
+from holdfast.core.database.transfer.mark import MARKS, REFUSAL, REFUSING, Mark, explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,9 +80,9 @@ def connect(path: str, busy: BusyWait, *, readonly: bool = False) -> apsw.Connec
     return connection
 
 
-def prepare(path: Path) -> None:
+def prepare(path: Path, *, transferring: bool = False) -> None:
     """Create the file if necessary and upgrade its schema. A file lock admits one process at a time: two that switch a
-    new file to WAL at once can fail even with a busy handler."""
+    new file to WAL at once can fail even with a busy handler. Only a transfer opens a file that has the mark of one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _exclusive(path.with_name(path.name + ".lock")):
@@ -90,7 +92,7 @@ def prepare(path: Path) -> None:
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             connection = connect(str(path), BusyWait())
             try:
-                migrate(connection, str(path))
+                migrate(connection, str(path), transferring=transferring)
             finally:
                 connection.close()
     except OSError as error:
@@ -99,7 +101,7 @@ def prepare(path: Path) -> None:
         raise translate(error, str(path)) from error
 
 
-def migrate(connection: apsw.Connection, path: str) -> None:
+def migrate(connection: apsw.Connection, path: str, *, transferring: bool = False) -> None:
     migrations = load_migrations()
     found = int(connection.pragma("user_version"))
     application = int(connection.pragma("application_id"))
@@ -108,6 +110,8 @@ def migrate(connection: apsw.Connection, path: str) -> None:
     used = application or found or connection.execute("select 1 from sqlite_master limit 1").fetchall()
     if used and application != APPLICATION_ID:
         raise StorageCorrupt(path, "it belongs to another program")
+    if used and (not transferring or found < len(migrations)):  # a file that takes no changes cannot be upgraded
+        _refuse_transferred(connection, path)
     if path != MEMORY:
         connection.execute("pragma journal_mode=wal").fetchall()
     if found == len(migrations):
@@ -121,6 +125,12 @@ def migrate(connection: apsw.Connection, path: str) -> None:
                 connection.execute("pragma wal_checkpoint(truncate)").fetchall()
     finally:
         connection.execute("pragma foreign_keys=on").fetchall()
+
+
+def _refuse_transferred(connection: apsw.Connection, path: str) -> None:
+    if connection.execute("select 1 from sqlite_master where type = 'table' and name = ?", (MARKS,)).fetchall():
+        for row in connection.execute(REFUSING).fetchall():
+            raise StorageTransferred(explain(path, Mark(*map(str, row))))
 
 
 @cache
@@ -179,6 +189,8 @@ def translate(error: apsw.Error, path: str, waited: float = BUSY_SECONDS) -> Sto
     match error:
         case apsw.ConnectionClosedError():
             return StorageClosed()
+        case apsw.ConstraintError() if str(error).startswith(REFUSAL):
+            return StorageTransferred(str(error).removeprefix(REFUSAL))
         case apsw.BusyError() | apsw.LockedError():
             return StorageBusy(path, waited)
         case apsw.FullError():

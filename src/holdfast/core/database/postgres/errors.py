@@ -16,9 +16,11 @@ from holdfast.core.database.errors import (
     StorageFull,
     StorageReadOnly,
     StorageTimeout,
+    StorageTransferred,
     StorageUnavailable,
 )
 from holdfast.core.database.postgres.outages import COMMITS
+from holdfast.core.database.transfer.mark import SQLSTATE
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
@@ -76,6 +78,8 @@ def translate(error: StatementFailed, address: Address, seconds: float) -> Stora
             changed = StorageChanged(address.name)
             address.outages.failed(COMMITS, changed)
             return changed
+        case state if state == SQLSTATE:
+            return StorageTransferred(error.message)
         case "XX001" | "XX002":
             return StorageCorrupt(address.name, error.message)
         case state if state[:2] == "08":

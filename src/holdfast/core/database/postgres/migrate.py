@@ -15,23 +15,26 @@ from typing import TYPE_CHECKING
 
 from psycopg.pq import ExecStatus
 
-from holdfast.core.database.errors import StorageCorrupt, StorageTooNew
+from holdfast.core.database.errors import StorageCorrupt, StorageTooNew, StorageTransferred
 from holdfast.core.database.postgres.address import MIGRATING
 from holdfast.core.database.postgres.connection import open_connection
 from holdfast.core.database.postgres.errors import StatementFailed, failure, translate
 from holdfast.core.database.postgres.statement import FOLDER
+from holdfast.core.database.postgres.text import restore
 from holdfast.core.database.queries import load_migrations
+from holdfast.core.database.transfer.mark import MARKS, REFUSING, Mark, explain
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
 
     from holdfast.core.database.postgres.address import Address
 
-FOUND = """
+FOUND = f"""
 select current_schema(),
   to_regclass(quote_ident(current_schema()) || '.holdfast_schema') is not null,
   exists (select 1 from pg_class where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p', 'v')
-    and relname in ('session', 'event', 'event_sequence', 'project'))
+    and relname in ('session', 'event', 'event_sequence', 'project')),
+  to_regclass(quote_ident(current_schema()) || '.{MARKS}') is not null
 """
 EXISTS = "select current_schema()"
 """Asked first: creating a schema that exists needs the right to create others."""
@@ -50,8 +53,8 @@ LOCK = "select pg_advisory_xact_lock({}, 4)"  # 0, 1 and numbers with the bit 2 
 log = logging.getLogger(__name__)
 
 
-def prepare(address: Address) -> None:
-    """Create the tables if necessary and upgrade them. Blocks."""
+def prepare(address: Address, *, transferring: bool = False) -> None:
+    """Create the tables if necessary and upgrade them. Blocks. Only a transfer opens a store with the mark of one."""
     connection = open_connection(address, MIGRATING)
     pgconn = connection.pgconn
     try:
@@ -60,7 +63,10 @@ def prepare(address: Address) -> None:
         # In one transaction: behind a pooler nothing that is set outlives it.
         settings = (f"set local {key} = {value}" for key, value in address.settings(MIGRATING).items())
         _execute(pgconn, ";".join(("begin", *settings)))
-        if _version(pgconn, address) != len(migrations()):
+        found = _version(pgconn, address)
+        if not transferring or 0 < found < len(migrations()):  # tables that take no changes cannot be upgraded
+            _refuse_transferred(pgconn, address)
+        if found != len(migrations()):
             _upgrade(pgconn, address)
         if _execute(pgconn, RESTORED) == ["t"]:
             _forget_positions(pgconn, address)
@@ -78,7 +84,7 @@ def migrations() -> list[str]:
 
 def _version(pgconn: PGconn, address: Address) -> int:
     """The version of the schema: 0 if it is empty. Raises for one that is not ours to use."""
-    schema, marked, used = _execute(pgconn, FOUND)
+    schema, marked, used, _ = _execute(pgconn, FOUND)
     if schema is None:
         return 0
     if marked == "f":
@@ -89,6 +95,11 @@ def _version(pgconn: PGconn, address: Address) -> int:
     if found > known:
         raise StorageTooNew(address.name, found, known)
     return found
+
+
+def _refuse_transferred(pgconn: PGconn, address: Address) -> None:
+    if _execute(pgconn, FOUND)[3] == "t" and (mark := _execute(pgconn, REFUSING)):
+        raise StorageTransferred(explain(address.name, Mark(*(restore(value or "") for value in mark))))
 
 
 def _upgrade(pgconn: PGconn, address: Address) -> None:

@@ -11,11 +11,12 @@ where session_id = :session_id
 order by seq
 
 -- name: request.owned
+-- A process has a row with its number before it asks. One without has ended, on the store that the Sessions came from.
 select request.id, request.session_id, request.owner as owner_id,
   case when asker.number is not null then asker.number in (
     select (classid::bigint << 32) | objid::bigint from pg_locks
     where locktype = 'advisory' and objsubid = 1 and granted
-      and database = (select oid from pg_database where datname = current_database())) end as locked
+      and database = (select oid from pg_database where datname = current_database())) else false end as locked
 from session_request request left join owner asker on asker.id = request.owner
 where request.reply is null and request.resumable = 0 and request.owner is not null
 order by request.session_id, request.seq
