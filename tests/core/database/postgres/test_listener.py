@@ -9,10 +9,12 @@ import pytest
 from tests.core.database.postgres.proxy import Proxy
 from tests.core.database.units import unit, until
 from tests.stores.pool import PooledDatabase
+from tests.stores.server import PostgresServer
 
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.postgres import listener
-from holdfast.core.database.postgres.connection import Connection
+from holdfast.core.database.postgres.address import LISTENING, Address
+from holdfast.core.database.postgres.connection import Connection, open_connection
 from holdfast.core.database.postgres.database import PostgresDatabase
 
 pytestmark = [pytest.mark.anyio, pytest.mark.store("postgres", reason="only servers have notifications")]
@@ -90,3 +92,15 @@ async def test_the_lock_ends_with_the_connection_and_is_taken_again(
     await until(lambda: far.listener.holds(7))
     with pytest.raises(StorageError, match="another node"):
         other.listener.hold(7)
+
+
+def test_the_server_asks_for_signs_of_life(server: PostgresServer, pooled: PooledDatabase) -> None:
+    """STO-013: otherwise it would keep the lock of a machine that vanished for two hours."""
+    connection = open_connection(Address(server.address(pooled.name, tcp=True)), LISTENING, direct=True)
+    try:
+        connection.pgconn.exit_pipeline_mode()
+        asked = "current_setting('tcp_keepalives_idle'), current_setting('tcp_keepalives_count')"
+        result = connection.pgconn.exec_(f"select {asked}, current_setting('tcp_user_timeout')".encode())
+        assert [result.get_value(0, place) for place in range(3)] == [b"2", b"3", b"5000"]
+    finally:
+        connection.close()

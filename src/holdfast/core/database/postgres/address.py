@@ -69,7 +69,16 @@ READING_LARGE = {
     "default_transaction_read_only": "on",
     "jit": "off",
 }
-LISTENING = {**UNLIMITED, "synchronous_commit": "off", "statement_timeout": f"{READ_SECONDS * 1000:.0f}"}
+LISTENING = {
+    **UNLIMITED,
+    "synchronous_commit": "off",
+    "statement_timeout": f"{READ_SECONDS * 1000:.0f}",
+    # Of the server: how soon it notices that the machine of a node has vanished, and gives its lock up.
+    "tcp_keepalives_idle": "2",
+    "tcp_keepalives_interval": "1",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "5000",
+}
 # It connects first, and must be understood by servers that are too old to be used.
 MIGRATING = {name: value for name, value in UNLIMITED.items() if name != "idle_session_timeout"}
 
