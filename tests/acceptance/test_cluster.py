@@ -9,7 +9,7 @@ import pytest
 from tests.prove.postgres_cluster import disturbed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.acceptance, pytest.mark.timeout(600)]
-SECONDS = float(os.environ.get("HOLDFAST_CLUSTER_SECONDS", "110"))
+SECONDS = float(os.environ.get("HOLDFAST_CLUSTER_SECONDS", "105"))
 
 
 async def test_nodes_that_are_killed_stopped_and_cut_off_lose_and_double_nothing(tmp_path: Path) -> None:

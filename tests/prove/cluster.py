@@ -26,6 +26,9 @@ from holdfast.core.session.ownership import EXPIRY_SECONDS
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 PATIENCE = 60.0
+PROMPTS_OF_A_SESSION = 80
+LONG = ("long_stop", "long_cut")
+"""Disturbances beside which others go on."""
 
 
 class Unreachable(Exception):
@@ -153,9 +156,15 @@ class Answers:
     def __init__(self, model: Model, chance: random.Random) -> None:
         self._chance = chance
         self._number = 0
+        self._model = model
         model.always = self.turn
 
+    @property
+    def count(self) -> int:
+        return self._number
+
     def turn(self, request: Request) -> Turn:
+        self._model.requests.clear()  # those of half an hour would fill the memory
         end = asyncio.Event()
         asyncio.get_running_loop().call_later(self._chance.uniform(0, 0.15), end.set)
         self._number += 1
@@ -184,6 +193,8 @@ class Cluster:
         self.acknowledged: dict[str, list[str]] = {}
         """Prompts by Session."""
         self.followers: list[Follower] = []
+        self._successors: dict[str, str] = {}
+        """The Sessions that took the places of those with enough prompts."""
         self.done: Counter[str] = Counter()
         self.checked = 0
         """Events."""
@@ -219,13 +230,20 @@ class Cluster:
         self.acknowledged[session_id].append(id)
 
     async def keep_prompting(self, session_id: str, pause: float) -> None:
+        """Goes on in another Session after a while: requests grow with the history."""
         while not self.over.is_set():
             await self.prompt(session_id)
+            if len(self.acknowledged[session_id]) == PROMPTS_OF_A_SESSION:
+                former, session_id = session_id, await self.create()
+                self._successors[former] = session_id
             await asyncio.sleep(self.chance.uniform(0.1, 1.9) * pause)
 
     async def keep_following(self, follower: Follower) -> None:
         """Go from node to node, always continuing after the last event that was seen."""
         while not self.over.is_set():
+            if (successor := self._successors.get(follower.session_id)) is not None:
+                follower = type(follower)(successor)
+                self.followers.append(follower)
             hop = asyncio.Event()
             asyncio.get_running_loop().call_later(self.chance.uniform(0.3, 8.0), hop.set)
             node = self.node()
@@ -247,20 +265,18 @@ class Cluster:
 
     async def keep_disturbing(self, actions: dict[str, float]) -> None:
         """`actions` are the names of methods of `Disturbances`, with their weights."""
-        disturbances = Disturbances(self.chance)
+        disturbances = Disturbances(self.chance, self.over)
         while not self.over.is_set():
             await asyncio.sleep(self.chance.uniform(0.3, 1.5))
             (action,) = self.chance.choices(list(actions), list(actions.values()))
             usable = [node for node in self.nodes if not node.away]
             node = self.chance.choice(usable)
+            if action in LONG and len(usable) < len(self.nodes):
+                continue
             self.done[action] += 1
             disturbing = asyncio.create_task(getattr(disturbances, action)(node))
             if action in LONG:
-                if len(usable) < len(self.nodes):
-                    disturbing.cancel()
-                    continue
                 self._away.add(disturbing)
-                disturbing.add_done_callback(self._away.discard)
             else:
                 await disturbing
 
@@ -274,7 +290,8 @@ class Cluster:
         tasks.append(asyncio.create_task(self.keep_disturbing(actions)))
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
         self.over.set()
-        await asyncio.gather(*tasks, *self._away)
+        await asyncio.gather(*tasks)
+        await asyncio.gather(*self._away)
 
     async def settle(self) -> None:
         """Wait until nothing is owed any more."""
@@ -322,12 +339,12 @@ class Cluster:
         assert not problems, "\n".join(problems)
 
 
-LONG = ("long_stop", "long_cut")
-
-
 class Disturbances:
-    def __init__(self, chance: random.Random) -> None:
+    """What happens to a node. Those that last long end early with the run."""
+
+    def __init__(self, chance: random.Random, over: asyncio.Event) -> None:
         self._chance = chance
+        self._over = over
 
     async def kill(self, node: Node) -> None:
         await node.kill()
@@ -347,7 +364,7 @@ class Disturbances:
         """Longer than others wait before they take over."""
         node.away = True
         node.stop()
-        await asyncio.sleep(EXPIRY_SECONDS + self._chance.uniform(2, 6))
+        await self._pass(EXPIRY_SECONDS + self._chance.uniform(2, 6))
         node.go_on()
         node.away = False
 
@@ -379,10 +396,15 @@ class Disturbances:
 
     async def _cut(self, link: Link, seconds: float, *directions: str) -> None:
         link.cut(*directions)
-        await asyncio.sleep(seconds)
+        await self._pass(seconds)
         if self._chance.random() < 0.5:
             link.close_connections()
         link.heal()
+
+    async def _pass(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
 
     def _link(self, node: Node) -> Link:
         """More often that to the database."""

@@ -134,7 +134,7 @@ async def disturbed(
     chance, model, store = random.Random(seed), Model(), Store()
     began = time.monotonic()
     async with model.serving():
-        Answers(model, chance)
+        answers = Answers(model, chance)
         async with postgres_cluster(folder, store, model, chance) as cluster:
             store.run(NOTED_LEASES)
             try:
@@ -157,7 +157,7 @@ async def disturbed(
     for follower in cluster.followers:
         followed[follower.kind] += follower.count
     tokens = store.run("select count(*) from (select distinct session_id, token from noted_lease) as tokens")
-    print(f"{prompts} prompts, {len(model.requests)} requests, {cluster.checked} events, {tokens[0][0]} leases")
+    print(f"{prompts} prompts, {answers.count} requests, {cluster.checked} events, {tokens[0][0]} leases")
     print(f"followed {dict(followed)}; {dict(cluster.done)}")
     assert prompts > sessions
     assert all(followed.values())

@@ -53,7 +53,7 @@ async def test_random_kills_and_stops_lose_and_double_nothing(tmp_path: Path) ->
     print(f"seed {seed}")
     chance, model = random.Random(seed), Model()
     async with model.serving():
-        Answers(model, chance)
+        answers = Answers(model, chance)
         async with cluster(tmp_path, model, chance, 3) as nodes:
             for _ in range(SESSIONS):
                 await nodes.create()
@@ -62,7 +62,7 @@ async def test_random_kills_and_stops_lose_and_double_nothing(tmp_path: Path) ->
             await nodes.check()
     prompts = sum(map(len, nodes.acknowledged.values()))
     followed = sum(follower.count for follower in nodes.followers)
-    print(f"{prompts} prompts, {len(model.requests)} requests, {dict(nodes.done)}")
+    print(f"{prompts} prompts, {answers.count} requests, {dict(nodes.done)}")
     print(f"{nodes.checked} events, {followed} followed")
     assert prompts > SECONDS
     assert followed > nodes.checked

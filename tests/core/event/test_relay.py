@@ -167,7 +167,7 @@ async def test_a_malformed_event_ends_the_link(story: Story) -> None:
 async def test_a_database_that_is_away_is_read_until_it_answers(
     story: Story, other: EventLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """API-431: nothing is left out meanwhile, and nothing comes before what was committed before it."""
+    """API-431, STO-182: nothing is left out meanwhile, and nothing comes before what was committed before it."""
     monkeypatch.setattr(relay, "AGAIN_SECONDS", 0.01)
     announce = story.log.relay._announce_stored
     failures = iter(range(3))
@@ -202,7 +202,7 @@ async def test_a_first_event_that_was_read_before_its_commit_was_acknowledged_is
 async def test_announcements_that_wait_for_a_read_are_bounded(
     story: Story, other: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """API-431: beyond the limit observers end, so that nobody sees a gap; new ones begin as ever."""
+    """API-431, STO-182: beyond the limit observers end, so that nobody sees a gap; new ones begin as ever."""
     monkeypatch.setattr(relay, "HELD_LIMIT", 3)
     never = asyncio.Event()
     async with story.log.relay.observe() as live:

@@ -141,8 +141,8 @@ class Signals:
         """Ask the database which aggregates have new events, and tell their followers."""
         try:
             moved = await self._moved()
-        except StorageError:
-            log.exception("asking the database what moved")
+        except StorageError as error:
+            log.warning("asking the database what moved: %s", error)
             moved = dict.fromkeys(self._flags, UNKNOWN)
         for aggregate_id, last in moved.items():
             self._touch(aggregate_id, last)
