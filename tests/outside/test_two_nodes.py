@@ -71,7 +71,7 @@ async def test_a_session_and_a_prompt_with_one_id(hosts: tuple[Holdfast, Holdfas
     for number in range(ROUNDS):
         sessions = await both(*(hf.sessions.create(id=f"ses_same{number}") for hf in hosts))
         assert [session.id for session in sessions] == [f"ses_same{number}"] * 2
-        prompt = {"prompt": PromptInput(text="hello"), "id": f"msg_same{number}", "resume": False}
+        prompt: dict[str, Any] = {"prompt": PromptInput(text="hello"), "id": f"msg_same{number}", "resume": False}
         receipts = await both(*(hf.sessions.prompt(sessions[0].id, **prompt) for hf in hosts))
         assert receipts[0] == receipts[1]
         (item,) = await hosts[0].sessions.pending(sessions[0].id)
@@ -123,6 +123,7 @@ async def test_one_id_in_two_sessions(hosts: tuple[Holdfast, Holdfast], second: 
         one, two = await here.sessions.create(), await there.sessions.create()
         id = f"msg_same{number}"
         hello = PromptInput(text="hello")
+        other: Coroutine[Any, Any, Any]
         if second == "prompt":
             other = there.sessions.prompt(two.id, prompt=hello, id=id, resume=False)
         else:

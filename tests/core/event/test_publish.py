@@ -170,6 +170,7 @@ async def test_local_writes_run_after_the_projections_with_the_new_sequence(
         await story.log.publish(SessionIdle(session_id=SES), local=[ENSURE_PROJECT])
     assert refused.value.message == "Local commit hooks require a durable event"
     assert refused.value.type == "session.idle"
+    raw(story.database.path, "delete from todo")  # no event tells of it
 
 
 async def test_a_reused_event_id_is_refused_before_anything_else_is_looked_at(story: Story) -> None:

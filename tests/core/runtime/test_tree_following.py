@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,7 +20,7 @@ async def test_a_grandchild_is_followed_that_is_found_together_with_its_parent(
     """EVT-091, STO-153: it comes after its parent, whatever the order of their ids."""
     relay = pair.b.log.relay
     monkeypatch.setattr(relay, "_changed", lambda: None)  # both are found with one look
-    stream = pair.b.tree_tail.follow(pair.session.id, after=None, replay=False)
+    stream: Any = pair.b.tree_tail.follow(pair.session.id, after=None, replay=False)
     async with aclosing(stream), asyncio.timeout(10):
         await anext(stream)
         below = await child(pair.a, pair.session, f"{pair.session.id}_z")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.core.database.postgres.collisions import Nodes, child, records_of, two_nodes
@@ -237,11 +238,12 @@ async def test_two_sessions_are_given_a_prompt_with_one_id(nodes: Nodes) -> None
 async def test_a_prompt_and_a_shell_message_of_two_sessions_have_one_id(nodes: Nodes, first: str) -> None:
     """STO-049, STO-151: the second is refused, and nothing of it is stored."""
     one, two = await nodes.create(), await nodes.create()
+    work: tuple[Coroutine[Any, Any, Any], ...]
     if first == "prompt":
         work = admitted(nodes.one, one, "msg_same"), nodes.two.sessions.shell(two.id, "true", id="msg_same")
     else:
         work = nodes.one.sessions.shell(one.id, "true", id="msg_same"), admitted(nodes.two, two, "msg_same")
-    _, refused = await nodes.collide(ADMITTED if first == "prompt" else SHELL, *work)
+    _, refused = await nodes.collide(ADMITTED if first == "prompt" else SHELL, work[0], work[1])
     assert isinstance(refused, PromptConflict)
     used = nodes.rows("select session_id from session_input union all select session_id from session_message")
     assert used == [(one.id,)]
