@@ -45,6 +45,7 @@ test-postgres: setup ## the same suite with its Sessions in PostgreSQL, which a 
 acceptance: setup test-postgres ## the suite on PostgreSQL, and what needs node, bubblewrap or PgBouncer
 	@sh tests/acceptance/install-bubblewrap.sh
 	@sh tests/acceptance/install-pgbouncer.sh
+	@$(BIN)/python tests/acceptance/install_postgres.py
 	@$(BIN)/python -m pytest -m acceptance -rs
 
 check: setup ## format, lint, types, layers, drift of generated code

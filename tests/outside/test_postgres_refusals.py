@@ -4,6 +4,7 @@ refuses while a host runs is a wait that can be seen, and the host goes on when 
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -11,12 +12,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Machine, NearMachine, Provider, Server, eventually, finish
+from tests.cli.conftest import Machine, NearMachine, Provider, Server, finish
 from tests.outside.test_left_behind import client_of, new_session, until
 from tests.stores.private import PASSWORD, PrivateServer, private_server
 from tests.stores.server import NoPostgres
 
 from holdfast import Holdfast, PromptInput
+from holdfast.client.http import HttpTransport
+from holdfast.client.transport import Request
 from holdfast.testing import ScriptedModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.store("postgres", reason="addresses are those of servers")]
@@ -271,12 +274,26 @@ async def test_a_server_that_stops_is_seen_and_waited_for(
     assert "Traceback" not in ended.err
 
 
-def test_the_password_is_in_no_list_of_processes(
+async def test_the_password_is_in_no_answer_and_no_list_of_processes(
     holdfast: Machine, server: PrivateServer, database: str, serve: Callable[..., Server]
 ) -> None:
-    """STO-063: neither in the arguments of the server nor in those of its children."""
-    node = serve(HOLDFAST_DATABASE=server.address(database))
-    eventually(lambda: bool(node.url))
+    """STO-063: in nothing that can be asked without further knowledge, and in no arguments."""
+    holdfast.configure_user(holdfast={"storage": {"url": server.address(database)}})
+    node = serve("--no-auth", HOLDFAST_DATABASE=server.address(database))
+    transport = HttpTransport(node.url)
+
+    async def get(path: str) -> bytes:
+        return await (await transport.send(Request("GET", path, {}, timeout=PATIENCE))).read()
+
+    try:
+        described = json.loads(await get("/openapi.json"))
+        paths = [path for path, known in described["paths"].items() if "get" in known and "{" not in path]
+        streams = ("/api/event", "/event", "/global/event")
+        answers = {path: await get(path) for path in paths if path not in streams}
+    finally:
+        await transport.close()
+    assert len(answers) > 10
+    assert not [path for path, answer in answers.items() if PASSWORD.encode() in answer]
     for process in Path("/proc").glob("[0-9]*"):
         try:
             arguments = (process / "cmdline").read_bytes()

@@ -50,9 +50,13 @@ async def test_a_short_lock_is_only_a_delay_and_its_wait_can_be_seen(tmp_path: P
         since = database.waiting_since()
         assert since is not None
         assert before <= since <= time.monotonic()
+        outage = database.outage()
+        assert outage is not None
+        assert outage.reason == f"another process keeps {database.path} locked; commits wait"
         assert not future.done()
     assert await future == Committed(0, 0)
     assert database.waiting_since() is None
+    assert database.outage() is None
     database.close()
 
 
