@@ -34,7 +34,7 @@ def execute(
     `warnings` also logs warnings about Sessions, for a command without a screen."""
     import asyncio
 
-    _configure_logging(warnings=warnings)
+    configure_logging(warnings=warnings)
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(_interruptible(work) if own_signals else work)
@@ -88,7 +88,7 @@ def _message(error: Exception) -> str:
     return str(error)
 
 
-def _configure_logging(*, warnings: bool) -> None:
+def configure_logging(*, warnings: bool = False) -> None:
     import logging
 
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s: %(message)s")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.command_runner import INTERRUPTED, fail
+from holdfast.cli.command_runner import INTERRUPTED, configure_logging, fail
 from holdfast.cli.output import printable
 
 if TYPE_CHECKING:
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from holdfast.embedded.transfer import Cancelled, Migrated, Progress
 
 SHOWN_SECONDS = 0.2
+GO_ON = "Run the same command again to go on, or `holdfast migrate --cancel` to use the source again."
 
 
 def _without_password(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
     from holdfast.embedded.storage import has_password
 
-    if value is not None and has_password(value):
+    if value is not None and not value.startswith("sqlite:") and has_password(value):
         raise click.BadParameter(
             "other users see the arguments of a process; put the password into a password file or PGPASSWORD",
         )
@@ -58,6 +59,7 @@ def command(to: str | None, source: str | None, cancel: bool, as_json: bool) -> 
     if (to is None) != cancel:
         raise click.UsageError("Give either --to ADDRESS or --cancel.")
     environment = dict(os.environ)
+    configure_logging()
     with _signals():
         if to is None:
             sys.exit(_cancel(source, environment, as_json))
@@ -65,18 +67,21 @@ def command(to: str | None, source: str | None, cancel: bool, as_json: bool) -> 
 
 
 def _migrate(to: str, source: str | None, environment: dict[str, str], as_json: bool) -> int:
-    from holdfast.embedded.transfer import StorageError, migrate
+    from holdfast.embedded.transfer import TransferDiffers, migrate
+    from holdfast.schema.exceptions import HoldfastError
 
     screen = ProgressLine(shown=sys.stderr.isatty() and not as_json)
     try:
         done = migrate(to, source, environment, screen.show)
-    except StorageError as error:
+    except HoldfastError as error:
         screen.clear()
-        return fail(str(error))
+        code = fail(str(error))
+        if screen.begun and not isinstance(error, TransferDiffers):
+            click.echo(f"what was copied stays. {GO_ON}", err=True)
+        return code
     except KeyboardInterrupt:
         screen.clear()
-        click.echo("interrupted; what was copied stays. Run the same command again to go on, or", err=True)
-        click.echo("`holdfast migrate --cancel` to use the source again.", err=True)
+        click.echo(f"interrupted; what was copied stays. {GO_ON}", err=True)
         return INTERRUPTED
     screen.clear()
     if as_json:
@@ -87,11 +92,12 @@ def _migrate(to: str, source: str | None, environment: dict[str, str], as_json: 
 
 
 def _cancel(source: str | None, environment: dict[str, str], as_json: bool) -> int:
-    from holdfast.embedded.transfer import StorageError, cancel
+    from holdfast.embedded.transfer import cancel
+    from holdfast.schema.exceptions import HoldfastError
 
     try:
         done = cancel(source, environment)
-    except StorageError as error:
+    except HoldfastError as error:
         return fail(str(error))
     if done is None:
         return fail("nothing to cancel: the store is neither the source of a move nor an incomplete copy")
@@ -142,12 +148,15 @@ class ProgressLine:
     """One line on standard error that is written over."""
 
     def __init__(self, *, shown: bool) -> None:
+        self.begun = False
+        """Whether something was copied or compared."""
         self._shown = shown
         self._began = time.monotonic()
         self._next = 0.0
         self._width = 0
 
     def show(self, progress: Progress) -> None:
+        self.begun = True
         now = time.monotonic()
         if not self._shown or now < self._next:
             return

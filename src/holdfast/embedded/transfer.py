@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.core.database.errors import StorageError as StorageError
+from holdfast.core.database.errors import TransferDiffers as TransferDiffers
 from holdfast.core.database.transfer.transfer import Progress as Progress
 from holdfast.core.runtime.transfers import Cancelled as Cancelled
 from holdfast.core.runtime.transfers import Migrated as Migrated

@@ -125,9 +125,9 @@ def test_every_table_of_a_server_is_copied_or_left_for_a_reason(tmp_path: Path) 
 
 @pytest.mark.parametrize(("source_kind", "target_kind"), PAIRS)
 def test_memory_does_not_grow_with_the_store(source_kind: str, target_kind: str, tmp_path: Path) -> None:
-    """STO-166: forty megabytes of events, in a few."""
+    """STO-166: thirty megabytes of events, in a few."""
     source, target = new_place(source_kind, tmp_path, "a"), new_place(target_kind, tmp_path, "b")
-    fill(source, *many_events(2_000, aggregates=2, size=20_000))
+    fill(source, *many_events(1_000, aggregates=2, size=30_000))
     tracemalloc.start()
     try:
         transfer(source, target)

@@ -6,13 +6,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from psycopg import Error
-from psycopg.pq import ExecStatus
 
 from holdfast.core.database.errors import StorageError, StorageUnavailable, TransferRefused
 from holdfast.core.database.postgres.connection import open_connection
 from holdfast.core.database.postgres.copy_format import CONVERSIONS, copied_row, copy_line, text
-from holdfast.core.database.postgres.errors import StatementFailed, failure, translate
-from holdfast.core.database.postgres.statement import encode
+from holdfast.core.database.postgres.errors import StatementFailed, translate
+from holdfast.core.database.postgres.plain import PlainConnection
 from holdfast.core.database.postgres.text import escape, restore
 from holdfast.core.database.transfer.mark import (
     COMPLETE,
@@ -33,10 +32,7 @@ from holdfast.core.database.transfer.tables import ALWAYS_THERE, COPIED, EVENTS,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from psycopg.pq.abc import PGconn, PGresult
-
     from holdfast.core.database.postgres.address import Address
-    from holdfast.core.database.postgres.connection import Connection
     from holdfast.core.database.transfer.tables import Table
     from holdfast.core.database.unit import Row, Value
 
@@ -84,9 +80,9 @@ class PostgresTransferStore:
     def __init__(self, address: Address) -> None:
         self.name = address.name
         self._address = address
-        self._idle: list[Connection] = []
+        self._idle: list[PlainConnection] = []
         self._connection = self._open()
-        self._pgconn = self._connection.pgconn
+        self._all = self._connection.rows
         with self._translated():
             self.identity = f"postgresql:{self._all(IDENTITY)[0][0]}"
 
@@ -191,11 +187,7 @@ class PostgresTransferStore:
 
     def write(self, table: str, columns: Sequence[str], rows: Sequence[Row], place: Place) -> None:
         with self._transaction():
-            self._execute(f"copy {table} ({', '.join(columns)}) from stdin", ExecStatus.COPY_IN)
-            for row in rows:
-                self._pgconn.put_copy_data(copy_line(row))
-            self._pgconn.put_copy_end()
-            _end_copy(self._pgconn)
+            self._connection.copy_to(f"copy {table} ({', '.join(columns)}) from stdin", map(copy_line, rows))
             progress = f"""
               insert into {PROGRESS} (name, place, copied) values ($1, $2, $3)
               on conflict (name) do update set place = excluded.place, copied = excluded.copied
@@ -211,11 +203,8 @@ class PostgresTransferStore:
             connection.close()
         self._idle = []
 
-    def _open(self) -> Connection:
-        connection = open_connection(self._address, SETTINGS, direct=True)
-        connection.pgconn.exit_pipeline_mode()
-        connection.pgconn.nonblocking = 0
-        return connection
+    def _open(self) -> PlainConnection:
+        return PlainConnection(open_connection(self._address, SETTINGS, direct=True))
 
     def _types(self, table: str) -> list[tuple[str, int]]:
         found = "select attname, atttypid from pg_attribute where attrelid = to_regclass($1)"
@@ -242,28 +231,12 @@ class PostgresTransferStore:
     def _empty(self) -> None:
         self._all(f"truncate {EVENTS}, {PROGRESS}, {', '.join(table.name for table in COPIED)}")
 
-    def _execute(self, sql: str, expected: ExecStatus) -> None:
-        result = self._pgconn.exec_(sql.encode())
-        if result.status != expected:
-            raise failure(result)
-
-    def _all(self, sql: str, parameters: Sequence[Value] = ()) -> list[tuple[str | None, ...]]:
-        """Run a statement; its rows as the server writes them."""
-        return _rows(self._pgconn.exec_params(sql.encode(), [encode(value) for value in parameters]))
-
     def _stream(self, sql: str, converts: Sequence[Callable[[bytes], Value]]) -> Iterator[Row]:
         connection = self._idle.pop() if self._idle else self._open()
         try:
             with self._translated():
-                result = connection.pgconn.exec_(f"copy ({sql}) to stdout".encode())
-                if result.status != ExecStatus.COPY_OUT:
-                    raise failure(result)
-                while True:
-                    size, data = connection.pgconn.get_copy_data(0)
-                    if size < 0:
-                        break
-                    yield copied_row(bytes(data), converts)
-                _end_copy(connection.pgconn)
+                for line in connection.copy_from(f"copy ({sql}) to stdout"):
+                    yield copied_row(line, converts)
         except BaseException:  # in the middle of its rows it is of no further use
             connection.close()
             raise
@@ -279,10 +252,8 @@ class PostgresTransferStore:
             try:
                 yield
                 self._commit()
-            except Error:
-                raise
-            except Exception:
-                self._pgconn.exec_(b"rollback")
+            except (StorageError, UnicodeError):  # the connection is there
+                self._all("rollback")
                 raise
 
     @contextmanager
@@ -295,28 +266,6 @@ class PostgresTransferStore:
             raise StorageUnavailable(self.name, str(error).strip() or "the connection ended") from error
         except UnicodeError as error:
             raise StorageError(f"{self.name}: a text is not valid UTF-8: {error}") from error
-
-
-def _end_copy(pgconn: PGconn) -> None:
-    """Read what the server says at the end of a COPY."""
-    failed: PGresult | None = None
-    while (result := pgconn.get_result()) is not None:
-        if result.status == ExecStatus.FATAL_ERROR:
-            failed = result
-    if failed is not None:
-        raise failure(failed)
-
-
-def _rows(result: PGresult) -> list[tuple[str | None, ...]]:
-    if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
-        raise failure(result)
-    return [
-        tuple(
-            None if (value := result.get_value(row, column)) is None else value.decode()
-            for column in range(result.nfields)
-        )
-        for row in range(result.ntuples)
-    ]
 
 
 def _literal(value: Value) -> str:
