@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -48,6 +49,7 @@ REFUSING = re.compile(
 Rows = list[tuple[Any, ...]]
 
 
+@cache  # tests change the environment
 def chosen_store() -> str:
     return os.environ.get(STORE) or SQLITE
 
