@@ -24,6 +24,8 @@ INTERNAL = {
         "InvalidFrontmatter",
         "ConnectionLost",
         "InvalidJson",
+        "NodeSocketClosed",
+        "NodeSocketRefused",
         "NotJson",
         "PatchError",
         "PatternTooWide",

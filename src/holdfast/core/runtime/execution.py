@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.core.database.errors import Fenced, StorageError
+from holdfast.core.runtime.end_work import end_work
 from holdfast.core.runtime.exclusive_work import ExclusiveWork
 from holdfast.core.runtime.placement import TAKE, NoNodeServes, ServedElsewhere
 from holdfast.core.runtime.run_coordinator import RunCoordinator
@@ -40,7 +41,6 @@ WAKES = 1_000
 START_SECONDS = 2.0
 """How long a waiter gives the process that admitted an input to begin with it. That takes the lease before it prepares
 anything that lasts, so that only a process that died, or cannot start, takes longer."""
-STOP_TRIES = 20
 TAKEN_SECONDS = 3.0
 """How long a node that was asked to take a Session may need to begin."""
 
@@ -172,12 +172,10 @@ class Execution:
     async def let_begin(self, session_id: str) -> None:
         """If another node was asked to begin with input of this Session, and is about to: wait until it does, so that
         it can be interrupted."""
-        if self.here(session_id) or self.closed:
-            return
         pending = await self._store.wakes(session_id) - self._unstarted.of(session_id)
-        if not pending or await self._ownership.elsewhere(session_id) is not None:
+        if not pending or self.here(session_id) or await self._store.blocked(session_id) is not None:
             return
-        if await self._store.blocked(session_id) is None and await self.placement.has_other_nodes():
+        if await self.placement.has_other_nodes():
             await self._begun(session_id, pending)
 
     async def background(self, session_id: str) -> None:
@@ -189,13 +187,7 @@ class Execution:
     async def stop(self, session_id: str) -> None:
         """Interrupt what runs, and give up what is owed, also if that waits for a budget."""
         paused = await self._store.pause(session_id) is not None
-        left = await self._store.activity(session_id)
-        for _ in range(STOP_TRIES):
-            await self.interrupt(session_id)
-            await self.abandon(session_id)
-            now = await self._store.activity(session_id)
-            if left is None or now is None or now.seq != left.seq or self.closed:
-                break  # otherwise a process has gone on with it between the two
+        await end_work(self, self._store, session_id)
         if paused:
             await self._budgets.forget_pause(session_id)
 
@@ -219,11 +211,7 @@ class Execution:
 
         if self.here(session_id) or not await wanted():
             return
-        told: dict[tuple[str, str], str] = {}
-        with self._tasks.quietly(session_id):
-            for task in await self._store.open_tasks(session_id):
-                if not task.background and (end := await self._tasks.stop(task)).status != "completed":
-                    told[task.message_id, task.call_id] = end.text
+        told = await self._tasks.stop_waited_for(session_id)
         lease = await self._ownership.acquire(session_id, location, interrupt, wanted)
         if lease is None:
             return

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 from msgspec.structs import asdict
 
 from holdfast.core.database.errors import Moved
+from holdfast.core.runtime.end_work import end_work
 from holdfast.core.session.errors import UnknownBoundary
 from holdfast.core.session.records import ATTEMPTS, RevertDecision, unmoved
 from holdfast.schema.fork_event import LineageShortened
@@ -115,8 +116,7 @@ class Reverts:
 
     async def _stop(self, session_id: str) -> None:
         """Nothing runs any more, and what a dead process left open has its end: it may be about to leave."""
-        await self._execution.interrupt(session_id)
-        await self._execution.abandon(session_id)
+        await end_work(self._execution, self._store, session_id)
 
     async def _restore(self, session: Session, message_id: str, snapshots: Snapshots, *, files: bool) -> Revert:
         if not snapshots.possible:

@@ -189,7 +189,8 @@ class Budgets:
         try:
             known = self.revision
             if await self.refresh() != known:
-                gone_on = [id for id in self._paused if await self._store.pause(id) is None]  # in another process
+                paused = tuple(self._paused)
+                gone_on = [id for id in paused if await self._store.pause(id) is None]  # in another process
                 self._paused.difference_update(gone_on)
                 self._watch()
                 self._wake(self._paused)

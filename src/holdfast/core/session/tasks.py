@@ -191,6 +191,16 @@ class Tasks:
             await self._deliver(task)  # a child that was not executed has no drain that does it
         return await self._end(task) or cancelled(task, ())
 
+    async def stop_waited_for(self, session_id: str) -> dict[tuple[str, str], str]:
+        """Stop the children that calls of this Session wait for, without waking it. Returns what the calls are told, by
+        message and call id."""
+        told = {}
+        with self.quietly(session_id):
+            for task in await self._store.open_tasks(session_id):
+                if not task.background and (end := await self.stop(task)).status != "completed":
+                    told[task.message_id, task.call_id] = end.text
+        return told
+
     async def stop_left_behind(self, session_id: str) -> None:
         """Stop the children for which no call of this Session waits any more, although their tasks go on: the calls
         were ended before they could be executed again."""
