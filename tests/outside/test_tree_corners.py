@@ -85,11 +85,15 @@ async def test_an_interruption_takes_background_children_that_another_process_wo
 
 async def test_a_model_interrupts_a_child_that_waits_for_its_budget(world: World) -> None:
     """TOL-457, SES-379: nothing executes the child, and its end is told all the same; it waits for nothing more."""
-    cast = world.model.always = Cast(root=[delegating(BACKGROUND)])
+    answered = asyncio.Event()
+    first = Turn(calls=(Call("glob", {"pattern": "*"}),), end=answered)
+    cast = world.model.always = Cast(root=[delegating(BACKGROUND)], a=[first])
     async with world.host() as hf:
-        session = await hf.sessions.create(budget=Budget(turns=2))
+        session = await hf.sessions.create(budget=Budget(turns=3))
         await ask(hf, session, "root")
         child = await child_of(hf, session)
+        await dispatched(hf, child)
+        answered.set()  # the third turn is the child's first; there is none for its second
         await until(lambda: waits_for_budget(hf, child))
         await hf.sessions.set_budget(child, budget=Budget(turns=0))
         await hf.sessions.set_budget(session.id, budget=Budget(turns=100))
