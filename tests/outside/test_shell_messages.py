@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.mcp_servers.support import until_gone
 from tests.outside.scripted_provider import PATIENCE, Turn
 from tests.outside.world import World, ask, events, of_type, types, until
 
@@ -51,15 +52,6 @@ async def asked(live: Any) -> PermissionAskedLive:
         while not isinstance(request := (await anext(live)).data, PermissionAskedLive):
             pass
     return request
-
-
-def gone(process: int) -> bool:
-    """Whether a process has ended."""
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return True
-    return state == "Z"
 
 
 async def test_a_command_becomes_a_message_that_the_model_reads_in_its_place(world: World) -> None:
@@ -157,7 +149,7 @@ async def test_binary_and_endless_output_ends_with_an_interruption(world: World)
     assert message.exit is None
     assert "interrupted" in message.output
     assert len(message.output) < 1000
-    assert gone(number)
+    await until_gone(number)
 
 
 async def test_processes_left_in_the_background_end_with_the_command(world: World) -> None:
@@ -167,7 +159,7 @@ async def test_processes_left_in_the_background_end_with_the_command(world: Worl
         message = await shell(hf, session, "(sleep 600 & echo $! > pid); echo done")
 
     assert message.output == "done\n"
-    assert gone(int((world.project / "pid").read_text()))
+    await until_gone(int((world.project / "pid").read_text()))
 
 
 async def test_a_command_waits_until_the_session_is_idle(world: World) -> None:
