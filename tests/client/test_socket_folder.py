@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 
 from holdfast.client import socket_folder
 from holdfast.client.discovery import RunningServer, running_servers, servers_folder
+from holdfast.embedded.registration import registered
 
 
 @pytest.fixture
@@ -20,6 +23,13 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(socket_folder, "SETTLED_SECONDS", 0)
     return Path(".")
+
+
+def new(root: Path) -> Path:
+    """A directory that a server has just made."""
+    folder = root / secrets.token_hex(8)
+    folder.mkdir()
+    return folder
 
 
 def dead(folder: Path) -> Path:
@@ -70,12 +80,12 @@ STRANGE = [open_to_others, with_a_file, with_a_file_for_a_socket, a_link, a_file
 def test_an_abandoned_directory_is_removed(root: Path, make: Make) -> None:
     """API-415: also if nobody registered it."""
     folder = make(socket_folder.unused_path(root))
-    socket_folder.remove_abandoned(root)
+    socket_folder.remove_abandoned(new(root))
     assert not folder.exists()
 
 
 @pytest.mark.parametrize(
-    "remove", [lambda root, _: socket_folder.remove_abandoned(root), lambda _, folder: socket_folder.remove(folder)]
+    "remove", [lambda root, _: socket_folder.remove_abandoned(new(root)), lambda _, folder: socket_folder.remove(folder)]
 )
 @pytest.mark.parametrize("make", STRANGE)
 def test_what_is_not_the_directory_of_a_dead_server_stays(
@@ -92,12 +102,12 @@ def test_what_is_not_the_directory_of_a_dead_server_stays(
 def test_directories_of_other_names_and_other_users_stay(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """API-415."""
     other = dead(root / "holdfast-sandbox-1")
-    socket_folder.remove_abandoned(root)
+    socket_folder.remove_abandoned(new(root))
     socket_folder.remove(other)
     assert other.exists()
     foreign = dead(socket_folder.unused_path(root))
     monkeypatch.setattr(os, "getuid", lambda: 4711)
-    socket_folder.remove_abandoned(root)
+    socket_folder.remove_abandoned(new(root))
     socket_folder.remove(foreign)
     assert foreign.exists()
 
@@ -112,7 +122,7 @@ def test_the_directory_of_a_server_that_listens_stays(root: Path) -> None:
         for connection in waiting:
             connection.setblocking(False)
             connection.connect_ex(str(folder / socket_folder.SOCKET))
-        socket_folder.remove_abandoned(root)
+        socket_folder.remove_abandoned(new(root))
         for connection in waiting:
             connection.close()
     assert folder.exists()
@@ -124,8 +134,21 @@ def test_a_directory_in_which_a_server_may_be_about_to_listen_stays(
     """API-415."""
     monkeypatch.setattr(socket_folder, "SETTLED_SECONDS", 60)
     folder = empty(socket_folder.unused_path(root))
-    socket_folder.remove_abandoned(root)
+    socket_folder.remove_abandoned(new(root))
     assert folder.exists()
+
+
+def test_a_server_whose_clock_is_wrong_keeps_its_own_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """API-415: ages are those of the file system."""
+    monkeypatch.setattr(time, "time", lambda: time.time_ns() / 10**9 + 86400)
+    home = tmp_path / ("long" * 40)
+    with registered({"HOME": str(home)}, id="srv", url="http://127.0.0.1:1", data=tmp_path) as listener:
+        path = Path(listener.getsockname())
+        assert path.parent.name.startswith(socket_folder.PREFIX)
+        assert path.exists()
+    assert not path.parent.exists()
 
 
 @pytest.mark.parametrize("suffix", [".json", ".draft"])

@@ -257,13 +257,14 @@ async def test_a_follower_of_a_tree_goes_on_after_lost_connections(
                     missing = await _stored(client, session.id)
                 # A continued stream tells Session by Session: the end of the root may come before that of a child.
                 if missing is not None and missing <= set(reader.durable()):
-                    break
+                    if len(told) >= 3 and told[-1].after is not None:
+                        break
+                    proxy.cut()  # each new connection begins with an event that has a cursor
         tree = await client.sessions.tree(session.id)
         for node in tree.nodes:
             seen = [seq for id, seq in reader.durable() if id == node.id]
             assert seen == sorted(set(seen))
         assert tree.count == 5
-        assert len(told) >= 3
         last = told[-1].after
         assert isinstance(last, str)
         rest = follow_tree(client, session.id, after=last)

@@ -14,7 +14,6 @@ import os
 import secrets
 import socket
 import stat
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -39,17 +38,19 @@ def remove(folder: Path) -> None:
             _remove(folder)
 
 
-def remove_abandoned(root: Path) -> None:
-    """Remove directories that no registration names any more, for example because its state directory was deleted."""
-    with suppress(OSError), os.scandir(root) as entries:
+def remove_abandoned(beside: Path) -> None:
+    """Remove directories that no registration names any more, for example because its state directory was deleted. They
+    are beside the given one, which was just made: ages are counted from it, because this process's clock can be wrong."""
+    with suppress(OSError), os.scandir(beside.parent) as entries:
+        now = beside.lstat().st_ctime
         named = [Path(entry) for entry in entries if entry.name.startswith(PREFIX)]
         for folder in sorted(named)[:MOST_EXAMINED]:
-            _remove_if_abandoned(folder)
+            _remove_if_abandoned(folder, now)
 
 
-def _remove_if_abandoned(folder: Path) -> None:
+def _remove_if_abandoned(folder: Path, now: float) -> None:
     with suppress(OSError):
-        settled = time.time() - folder.lstat().st_ctime >= SETTLED_SECONDS
+        settled = now - folder.lstat().st_ctime >= SETTLED_SECONDS
         if settled and _is_ours(folder) and not _listened(folder / SOCKET):
             _remove(folder)
 

@@ -65,7 +65,7 @@ def registered(
         draft.write_bytes(encode(server))
         if path.parent != folder:
             path.parent.mkdir(mode=0o700)
-            socket_folder.remove_abandoned(path.parent.parent)
+            socket_folder.remove_abandoned(path.parent)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(str(path))
             os.chmod(path, 0o600)

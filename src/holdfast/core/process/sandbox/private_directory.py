@@ -7,7 +7,6 @@ import fcntl
 import os
 import shutil
 import tempfile
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,7 +30,7 @@ def make(parent: Path | None = None, prefix: str = PREFIX) -> PrivateDirectory:
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(lock, fcntl.LOCK_SH)
     with suppress(OSError):
-        _remove_abandoned(parent, prefix)
+        _remove_abandoned(parent, prefix, os.fstat(lock).st_ctime)
     return PrivateDirectory(path, lock)
 
 
@@ -40,10 +39,11 @@ def remove(directory: PrivateDirectory) -> None:
     os.close(directory.lock)
 
 
-def _remove_abandoned(parent: Path, prefix: str) -> None:
+def _remove_abandoned(parent: Path, prefix: str, now: float) -> None:
+    """`now` is in the time of the file system: this process's clock can be wrong."""
     for path in sorted(parent.glob(f"{prefix}*"))[:MOST_REMOVED]:
         status = path.lstat()
-        if status.st_uid != os.geteuid() or time.time() - status.st_ctime < SETTLED_SECONDS:
+        if status.st_uid != os.geteuid() or now - status.st_ctime < SETTLED_SECONDS:
             continue
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
