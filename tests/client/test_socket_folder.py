@@ -85,7 +85,8 @@ def test_an_abandoned_directory_is_removed(root: Path, make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    "remove", [lambda root, _: socket_folder.remove_abandoned(new(root)), lambda _, folder: socket_folder.remove(folder)]
+    "remove",
+    [lambda root, _: socket_folder.remove_abandoned(new(root)), lambda _, folder: socket_folder.remove(folder)],
 )
 @pytest.mark.parametrize("make", STRANGE)
 def test_what_is_not_the_directory_of_a_dead_server_stays(
@@ -138,9 +139,7 @@ def test_a_directory_in_which_a_server_may_be_about_to_listen_stays(
     assert folder.exists()
 
 
-def test_a_server_whose_clock_is_wrong_keeps_its_own_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_whose_clock_is_wrong_keeps_its_own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """API-415: ages are those of the file system."""
     monkeypatch.setattr(time, "time", lambda: time.time_ns() / 10**9 + 86400)
     home = tmp_path / ("long" * 40)

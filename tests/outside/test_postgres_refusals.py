@@ -221,15 +221,19 @@ async def test_a_refusal_while_a_host_runs_is_a_wait(
 
 
 async def test_limits_of_the_role_do_not_end_commits(tmp_path: Path, server: PrivateServer, database: str) -> None:
-    """STO-193: timeouts that are set for the role, or for the database."""
+    """STO-193: timeouts that are set for the role, or for the database. A commit that another transaction keeps waiting
+    takes longer than they allow, and so does the pause between two prompts."""
     limits = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout")
-    server.sql(*(f"alter role holdfast set {limit} = '1ms'" for limit in limits))
+    server.sql(*(f"alter role holdfast set {limit} = '400ms'" for limit in limits))
     try:
         model = ScriptedModel("one", "two")
         async with model.host(tmp_path, database=server.address(database)) as hf:
             assert (await hf.run("go")).text == "one"
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(1)
+            keeping = "begin; lock table event in exclusive mode; select pg_sleep(1); commit"
+            kept = asyncio.create_task(asyncio.to_thread(server.sql, keeping, database=database))
             assert (await hf.run("go")).text == "two"
+            await kept
             assert (await hf.health.get()).storage is None
             assert await hf.verify() == []
     finally:

@@ -17,6 +17,8 @@ from typing import Any
 import httpx2
 import pytest
 from tests.cli.conftest import Machine, Provider, Server, finish, frame, free_port
+from tests.outside.scripted_provider import Turn
+from tests.outside.world import World
 
 from holdfast import (
     AsyncClient,
@@ -266,6 +268,31 @@ async def test_waiting_in_another_process_never_misses_a_prompt(
             assert isinstance(user, UserMessage)
             assert isinstance(answer, AssistantMessage)
             assert answer.finish == "stop"
+
+
+async def test_whoever_waits_goes_on_with_what_a_process_leaves_that_ends_meanwhile(world: World) -> None:
+    """API-436: this host had looked through what was left before, when the other one was still at work."""
+    world.model.plays(Turn(text="cut off", begin=asyncio.Event()), Turn(text="Done."))
+    async with world.host() as hf, asyncio.timeout(PATIENCE):
+        async with world.host() as other:
+            session = await other.sessions.create()
+            await other.sessions.prompt(session.id, prompt=PromptInput(text="go"))
+            await world.model.asked(1)
+            outcome = asyncio.create_task(hf.sessions.outcome(session.id))
+            assert session.id in await hf.sessions.active()
+        ended = await outcome
+        assert ended.type == "completed"
+
+
+async def test_a_host_that_does_not_recover_only_tells_what_was_left(world: World) -> None:
+    """API-436, SES-253."""
+    world.model.plays(Turn(text="cut off", begin=asyncio.Event()))
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        await hf.sessions.prompt(session.id, prompt=PromptInput(text="go"))
+        await world.model.asked(1)
+    async with world.host(recover=False) as hf, asyncio.timeout(PATIENCE):
+        assert (await hf.sessions.outcome(session.id)).type == "unfinished"
 
 
 APPLICATION = """

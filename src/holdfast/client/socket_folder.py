@@ -40,7 +40,7 @@ def remove(folder: Path) -> None:
 
 def remove_abandoned(beside: Path) -> None:
     """Remove directories that no registration names any more, for example because its state directory was deleted. They
-    are beside the given one, which was just made: ages are counted from it, because this process's clock can be wrong."""
+    are beside the given one, which was just made: ages are counted from it, as this process's clock can be wrong."""
     with suppress(OSError), os.scandir(beside.parent) as entries:
         now = beside.lstat().st_ctime
         named = [Path(entry) for entry in entries if entry.name.startswith(PREFIX)]

@@ -7,6 +7,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from holdfast.core.background_tasks import BackgroundTasks
 from holdfast.core.database.errors import Fenced, StorageError
 from holdfast.core.runtime.end_work import end_work
 from holdfast.core.runtime.exclusive_work import ExclusiveWork
@@ -19,7 +20,7 @@ from holdfast.core.session.errors import Interrupted, LeaseLost
 from holdfast.core.session.interrupt import Interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable
 
     from holdfast.core.clock import Clock
     from holdfast.core.event.log import EventLog
@@ -61,7 +62,10 @@ class Execution:
         tasks: Tasks,
         budgets: Budgets,
         placement: Placement,
+        *,
+        goes_on: bool = True,
     ) -> None:
+        """`goes_on` is whether this process executes what others left."""
         self._clock = clock
         self._log = events
         self._store = store
@@ -70,6 +74,7 @@ class Execution:
         self._tasks = tasks
         self._budgets = budgets
         self.placement = placement
+        self._goes_on = goes_on
         self._exclusive = ExclusiveWork()
         self._woken: set[str] = set()
         self._resuming: set[str] = set()
@@ -79,7 +84,7 @@ class Execution:
         self.closed = False
         """Whether everything was told to stop; nothing starts any more."""
         self._coordinator: RunCoordinator[str] = RunCoordinator(self._drain)
-        self._beside: set[asyncio.Task[object]] = set()
+        self._background = BackgroundTasks()
         """Looking for Sessions to wake, and going on with what was left."""
         ownership.serve(self._obey)
         wakeups.serve(self)
@@ -92,12 +97,12 @@ class Execution:
     def wake_location(self, location: Location) -> None:
         """Wake the Sessions of a Location whose input could not start, in the background."""
         if not self.closed:
-            self._start_beside(self.recover_wakes(location), "holdfast-wake")
+            self._background.start(self.recover_wakes(location), "holdfast-wake")
 
     def go_on(self, session_id: str) -> None:
         """Go on with what an ended process left, if that is safe and nobody works on it, in the background."""
         if not self.closed:
-            self._start_beside(self._go_on(session_id), f"go on {session_id}")
+            self._background.start(self._go_on(session_id), f"go on {session_id}")
 
     async def run(self, session_id: str) -> None:
         """Continue from history even with nothing pending, or join what runs; shares its outcome."""
@@ -155,12 +160,16 @@ class Execution:
         return asyncio.get_running_loop().time() < deadline
 
     async def _is_taken_over(self, session_id: str) -> bool:
-        """Whether a node goes on in time with what a process left that has just ended. Nobody is waited for where no
-        node runs, or where going on is not safe."""
+        """Whether a node goes on in time with what a process left that has just ended; without one this process does.
+        Nobody is waited for where going on is not safe."""
         activity = await self._store.activity(session_id)
         if activity is None or not goes_on_by_itself(activity) or await self._store.pause(session_id) is not None:
             return False
-        return await self.placement.has_nodes() and await self._begun(session_id, frozenset())
+        if await self.placement.has_nodes():
+            return await self._begun(session_id, frozenset())
+        if self._goes_on:
+            await self._go_on(session_id)
+        return self._goes_on
 
     async def interrupt(self, session_id: str) -> None:
         """Returns once the running work, here or elsewhere, has ended and is recorded. Idle: nothing to do."""
@@ -261,10 +270,7 @@ class Execution:
 
     async def close(self) -> None:
         self.closed = True
-        for task in (beside := tuple(self._beside)):
-            task.cancel()
-        if beside:
-            await asyncio.wait(beside)
+        await self._background.close()
         await self._coordinator.close()
         self._exclusive.give_up_all()
 
@@ -283,7 +289,7 @@ class Execution:
         elif kind.startswith(TAKE):
             self.placement.asked(kind, session_id)
             if not self.closed:
-                self._start_beside(self._take(session_id), f"take {session_id}")
+                self._background.start(self._take(session_id), f"take {session_id}")
 
     async def _drain(self, session_id: str, force: bool, interrupt: Interrupt) -> None:
         session: Session | None = None
@@ -304,7 +310,7 @@ class Execution:
                 if self.placement.restricted and await self._given_away(start.seen.session, force):
                     self._woken.discard(session_id)
                     self._exclusive.give_up(session_id, ServedElsewhere(start.seen.session.location))
-                    self._start_beside(self._check_taken(session_id), f"check {session_id}")
+                    self._background.start(self._check_taken(session_id), f"check {session_id}")
                     return
                 session = start.seen.session
                 self._statuses.busy(session_id, session.location)
@@ -384,11 +390,6 @@ class Execution:
         """Go on with what another node stopped, then with input that waits."""
         await self._go_on(session_id)
         self.wake(session_id)
-
-    def _start_beside(self, work: Coroutine[object, object, object], name: str) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._beside.add(task)
-        task.add_done_callback(self._beside.discard)
 
     async def _start(self, session_id: str, moved: Flag) -> DrainStart:
         moved.head = -1  # before reading, so that a commit during the read is noticed

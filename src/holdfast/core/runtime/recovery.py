@@ -5,11 +5,11 @@ may have reached the provider: a person, or a policy, decides about it."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
+from holdfast.core.background_tasks import BackgroundTasks
 from holdfast.core.database.unit import Statement, Unit
 from holdfast.core.session.activity import MOST_ATTEMPTS, described, goes_on_by_itself, stage_of
 from holdfast.core.session.errors import AlreadyAnswered
@@ -65,7 +65,7 @@ class Recovery:
         self._ownership = services.ownership
         self._clock = services.clock
         self._policy = policy
-        self._continuing: set[asyncio.Task[None]] = set()
+        self._continuing = BackgroundTasks()
 
     async def interrupted(self) -> list[InterruptedActivity]:
         """Everything that a Session owes and no living process works on, unless it waits for a budget: tree by tree,
@@ -138,10 +138,7 @@ class Recovery:
         return [left[id] for id in ids[:-1] if id in left]
 
     async def close(self) -> None:
-        for task in tuple(self._continuing):
-            task.cancel()
-        if self._continuing:
-            await asyncio.wait(self._continuing)
+        await self._continuing.close()
 
     async def _close_requests(self) -> None:
         for request in await self._database.fetch("request.owned", {}, into=_OwnedRequest):
@@ -192,9 +189,7 @@ class Recovery:
             await self._execution.abandon(session_id)
 
     def _continue(self, session_id: str) -> None:
-        task = asyncio.get_running_loop().create_task(self._run(session_id), name=f"recover {session_id}")
-        self._continuing.add(task)
-        task.add_done_callback(self._continuing.discard)
+        self._continuing.start(self._run(session_id), f"recover {session_id}")
 
     async def _run(self, session_id: str) -> None:
         try:

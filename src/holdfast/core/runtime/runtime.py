@@ -282,7 +282,18 @@ class Runtime:
         # Operations on Sessions.
         self.placement = Placement(self.nodes, self._ownership, shared=self.shared, keeps=copies.folder.has)
         self.execution = Execution(
-            self.log, self.store, self.locations, self._ownership, clock, wakeups, tasks, self.budgets, self.placement
+            *(
+                self.log,
+                self.store,
+                self.locations,
+                self._ownership,
+                clock,
+                wakeups,
+                tasks,
+                self.budgets,
+                self.placement,
+            ),
+            goes_on=self._options.goes_on,
         )
         sign_ins = SignInForms(self.log, self.database, self.credentials, clock, wakeups, goes_on=self._options.goes_on)
         self.recovery = Recovery(sessions, self.database, self.execution, tasks, trees, self._recovery_policy, sign_ins)

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from holdfast.core.background_tasks import BackgroundTasks
 from holdfast.core.database.errors import StorageError
 from holdfast.core.session.nodes import rank
 
@@ -45,7 +46,7 @@ class Takeover:
         self._settled: set[str] = set()
         """Processes that were found dead or stopped, and are taken care of."""
         self._watching: asyncio.Task[None] | None = None
-        self._working: set[asyncio.Task[None]] = set()
+        self._working = BackgroundTasks()
 
     async def start(self, about: NodeInfo, *, recover: bool = True) -> None:
         """Announce this node, and go on with what was left before; then watch. Without `recover` nothing is taken
@@ -70,12 +71,11 @@ class Takeover:
         await self._nodes.close()
 
     async def _cancel(self) -> None:
-        tasks = [*self._working, *((self._watching,) if self._watching is not None else ())]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        self._watching = None
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait({self._watching})
+            self._watching = None
+        await self._working.close()
 
     async def _watch(self, *, recover: bool) -> None:
         while True:
@@ -102,9 +102,7 @@ class Takeover:
         return gone
 
     def _begin(self, gone: set[str]) -> None:
-        task = asyncio.get_running_loop().create_task(self._take_over(gone), name="holdfast-recovery")
-        self._working.add(task)
-        task.add_done_callback(self._working.discard)
+        self._working.start(self._take_over(gone), "holdfast-recovery")
 
     async def _take_over(self, gone: set[str]) -> None:
         try:
