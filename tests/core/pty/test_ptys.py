@@ -141,8 +141,8 @@ async def test_somebody_sits_at_a_terminal(desk: PtyDesk) -> None:
 
 async def test_the_terminal_controls_its_session(desk: PtyDesk) -> None:
     """TOL-295: it has a foreground group, so a typed interrupt reaches the program, whose death has a number."""
-    watcher = desk.watch(desk.run("tty >/dev/tty; exec sleep 1000").id)
-    await watcher.until("/dev/")
+    watcher = desk.watch(desk.run("echo its own >/dev/tty; exec sleep 1000").id)
+    await watcher.until("its own")
     await watcher.type("\x03")
     assert (await watcher.rest())[1] == 128 + 2
 

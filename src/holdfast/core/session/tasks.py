@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.inbox import Inbox
     from holdfast.core.session.records import SessionRecords
     from holdfast.core.session.store import SessionStore
-    from holdfast.core.session.stored_tasks import CallKey
+    from holdfast.core.session.stored_tasks import CallKey, Giving
     from holdfast.core.session.task_work import Work
     from holdfast.core.session.wakeups import Wakeups
     from holdfast.schema.session import Session
@@ -85,6 +85,8 @@ class Tasks:
         """Those that wait for a child, by child."""
         self._foreground: Counter[str] = Counter()
         """How many of them have started, by root."""
+        self._recorded = 0
+        """Background tasks that this process has recorded."""
         self._quiet: Counter[str] = Counter()
         """Sessions that results do not wake, because somebody stops them."""
         self._ongoing: set[asyncio.Task[Any]] = set()
@@ -257,7 +259,7 @@ class Tasks:
     # -- giving --------------------------------------------------------------------------------------------------
 
     async def _start(self, call: CallKey, work: Work, place: Place) -> Task:
-        giving = await self._store.giving(call, work.root_id)
+        giving = await self._giving(call, work.root_id)
         parent, task, known = giving.parent, giving.task, True
         if task is None:
             if not place.take(work.most - giving.background):
@@ -268,9 +270,19 @@ class Tasks:
             if not task.background:
                 self._wakeups.go_on(task.child_id)  # the process that worked on it may be gone
         if task.background:
+            self._recorded += 1
             place.free()  # its row counts
         await self._hand_over(task, work, parent, known=known)
         return task
+
+    async def _giving(self, call: CallKey, root_id: str) -> Giving:
+        """What has to be known to start a task. Read again if a background task was recorded meanwhile: it has no place
+        any more, and the count that was read may not contain it."""
+        while True:
+            recorded = self._recorded
+            giving = await self._store.giving(call, root_id)
+            if recorded == self._recorded or giving.task is not None:
+                return giving
 
     async def _record(self, call: CallKey, work: Work, parent: Session) -> Task:
         started = TaskStarted(
