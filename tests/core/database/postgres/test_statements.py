@@ -152,6 +152,69 @@ def test_a_step_ends_as_sqlite_ends_it(
     assert server.execute("select holdfast_json_end_step(%s, %s)", given).fetchall() == [(ours,)]
 
 
+USUAL_ENDS = st.fixed_dictionaries(
+    {
+        "time": st.fixed_dictionaries({"completed": st.just(2)}),
+        "finish": st.sampled_from(["stop", "tool-calls"]),
+        "cost": st.sampled_from([0, 0.0, 1e-07, 12.5]),
+        "tokens": st.just({"input": 1, "output": 2, "reasoning": 0, "cache": {"read": 3, "write": 0}}),
+    }
+)
+USUAL_STEPS = st.tuples(
+    st.fixed_dictionaries({"agent": VALUES, "model": VALUES}, optional={"cost": VALUES, 'a"time': VALUES}),
+    st.fixed_dictionaries({"time": st.just({"created": 1})}, optional={"after": VALUES}),
+).map(lambda parts: parts[0] | parts[1])
+
+
+@given(USUAL_STEPS, USUAL_ENDS)
+def test_a_step_ends_as_usual(server: psycopg.Connection, sqlite: apsw.Connection, doc: Any, patch: Any) -> None:
+    """STO-045: in the short way, and where that may not be taken."""
+    given = (compact(doc), compact(patch))
+    ((ours,),) = sqlite.execute("select json_patch(?1, ?2)", given).fetchall()
+    assert server.execute("select holdfast_json_end_step(%s, %s)", given).fetchall() == [(ours,)]
+
+
+PROVIDERS = st.just({"executed": False}) | st.fixed_dictionaries(
+    {}, optional={"executed": st.booleans(), "metadata": VALUES, "resultMetadata": VALUES}
+)
+STATES = st.fixed_dictionaries({"status": st.just("pending")}, optional={"input": VALUES, "content": VALUES})
+TIMES = st.fixed_dictionaries({"created": st.just(1)}, optional={"ran": st.just(2), "completed": st.just(3)})
+TOOLS = st.builds(
+    lambda members, last, more: {"type": "tool", "id": "call_1", "name": 'lo"ok', **dict(members), **last, **more},
+    st.tuples(STATES, TIMES).flatmap(lambda of: st.permutations([("state", of[0]), ("time", of[1])])),
+    st.just({}) | PROVIDERS.map(lambda provider: {"provider": provider}),
+    st.just({}) | st.just({"more": 1}),
+)
+
+
+@given(TOOLS, PROVIDERS, STATES)
+def test_a_call_runs_as_in_sqlite(
+    server: psycopg.Connection, sqlite: apsw.Connection, doc: Any, provider: Any, state: Any
+) -> None:
+    """STO-045."""
+    given = (compact(doc), compact(provider), compact(state), 7)
+    setting = "json_set(?1, '$.provider', json(?2), '$.state', json(?3), '$.time.ran', ?4)"
+    ((ours,),) = sqlite.execute(f"select {setting}", given).fetchall()
+    assert server.execute("select holdfast_json_tool_called(%s, %s, %s, %s)", given).fetchall() == [(ours,)]
+
+
+@given(TOOLS, STATES, st.none() | VALUES, st.booleans())
+def test_a_call_succeeds_as_in_sqlite(
+    server: psycopg.Connection, sqlite: apsw.Connection, doc: Any, state: Any, metadata: Any, executed: bool
+) -> None:
+    """STO-045."""
+    given = (compact(doc), compact(state), None if metadata is None else compact(metadata), executed, 7)
+    ((ours,),) = sqlite.execute(
+        """select json_set(
+          case when ?3 is null then ?1 else json_set(?1, '$.provider.resultMetadata', json(?3)) end,
+          '$.provider.executed', json(case when ?4 or json_extract(?1, '$.provider.executed') then 'true' else 'false' end),
+          '$.state', json_set(json(?2), '$.input', ?1 -> '$.state.input'),
+          '$.time.completed', ?5)""",
+        given,
+    ).fetchall()
+    assert server.execute("select holdfast_json_tool_success(%s, %s, %s, %s, %s)", given).fetchall() == [(ours,)]
+
+
 @pytest.mark.parametrize("number", ["1e3", "1.0", "1E-7", "100000000000000000000", "-0", "0.10"])
 def test_numbers_keep_their_spelling(server: psycopg.Connection, number: str) -> None:
     """STO-045."""

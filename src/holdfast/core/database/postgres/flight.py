@@ -22,6 +22,7 @@ from psycopg.pq import ExecStatus
 
 from holdfast.core.database.postgres.errors import EXPECTATION, StatementFailed, failure
 from holdfast.core.database.postgres.statement import (
+    HEAD,
     NO_BUDGETS,
     RESHAPES,
     Compiled,
@@ -56,6 +57,17 @@ with heads as (
 select 1 / (count(*) filter (where aggregate_id = any ($2::text[])) = cardinality($2::text[]))::int from heads
 """)
 """Locks the heads that there are, and fails if a known one is gone."""
+MOVE = Compiled("""
+update event_sequence set seq = seq + $2::bigint where aggregate_id = $1
+returning seq, set_config('holdfast.head', seq::text, true)
+""")
+"""`event.advance` for a head that is there."""
+MOVE_FENCED = Compiled("""
+update event_sequence set seq = seq + $2::bigint where aggregate_id = $1
+returning seq, set_config('holdfast.head', seq::text, true), 1 / (exists (
+  select 1 from session_lease where session_id = $3 and owner_id = $4 and token = $5::bigint))::int
+""")
+"""`lease.fence` and `event.advance` for a head that is there. Nearly all commits of a drain have both."""
 COUNTING = Compiled("select pg_advisory_xact_lock_shared($1::int, 1)")
 RESHAPING = Compiled("select pg_advisory_xact_lock($1::int, 1)")
 TOTALS = Compiled("""
@@ -97,6 +109,18 @@ class Plan(NamedTuple):
     """The place of the step that returns the last sequence."""
     budgets: int
     """What it does to budgets: nothing, counting, or changing which there are."""
+
+    def moving(self) -> Plan:
+        """The same for an aggregate whose head is locked already."""
+        place = self.advance
+        if place is None:
+            return self
+        step, before = self.steps[place], self.steps[place - 1] if place else None
+        if before is None or before.stage != FENCE:
+            steps = [*self.steps[:place], step._replace(compiled=MOVE), *self.steps[place + 1 :]]
+            return self._replace(steps=steps)
+        moved = Step(MOVE_FENCED, [*step.values, *before.values], FENCE)
+        return self._replace(steps=[*self.steps[: place - 1], moved, *self.steps[place + 1 :]], advance=place - 1)
 
 
 class Failure(NamedTuple):
@@ -161,13 +185,13 @@ class Planner:
                 compiled = get(statement.name, True, statement.changes, statement.found)
                 values = compiled.values(statement.params)
                 if compiled.relative:
-                    values += (aggregate, b"%d" % back)
+                    values.append(b"%d" % back)
                 steps.append(Step(compiled, values, APPEND, statement))
         for statement in unit.local:
             compiled = get(statement.name, True, statement.changes, statement.found)
             values = compiled.values(statement.params)
             if compiled.relative:
-                values += (aggregate, b"0")
+                values.append(b"0")
             steps.append(Step(compiled, values, APPEND, statement))
         for start in range(0, len(unit.events), ROWS_PER_INSERT):
             rows = unit.events[start : start + ROWS_PER_INSERT]
@@ -208,17 +232,18 @@ class Flight:
         aggregates = {id for plan in plans for id in (plan.unit.aggregate_id, *plan.unit.locks)}
         known = aggregates & self._known
         first += self._queue_locks(connection, plans, aggregates, known)
-        for plan in plans:
+        flown = [plan.moving() if plan.unit.aggregate_id in known else plan for plan in plans]
+        for plan in flown:
             for step in plan.steps:
                 connection.queue(step.compiled, step.values)
         connection.queue(COMMIT, ())
         results = connection.exchange()
         if results[-1].command_status == b"COMMIT":
             self._note_heads(plans)
-            return _committed(results, plans, first)
+            return _committed(results, flown, first)
         connection.queue(ROLLBACK, ())
         connection.exchange()
-        failed = _failure(results, plans, first, fenced=2 if not after else 1)
+        failed = _failure(results, flown, first, fenced=2 if not after else 1)
         if known and failed.plan is None and not failed.fenced and failed.error.sqlstate == EXPECTATION:
             self._known -= known  # one of them was removed
             return self.fly(connection, plans, number, after)
@@ -292,9 +317,8 @@ def _append(events: Sequence[NewEvent], aggregate: bytes | None, back: int) -> S
 @cache
 def _insert(count: int) -> Compiled:
     """Inserts events of one aggregate, $1, of which $2 more follow."""
-    head = "(select seq from event_sequence where aggregate_id = $1)"
     rows = (
-        f"(${n}::text, $1, {head} - ($2::bigint + {count - 1 - index}), ${n + 1}::text, ${n + 2}::text, ${n + 3}::text)"
+        f"(${n}::text, $1, {HEAD} - ($2::bigint + {count - 1 - index}), ${n + 1}::text, ${n + 2}::text, ${n + 3}::text)"
         for index, n in enumerate(range(3, 3 + 4 * count, 4))
     )
     return Compiled("insert into event (id, aggregate_id, seq, type, data, metadata) values " + ", ".join(rows))

@@ -1,7 +1,7 @@
 """Statements as PostgreSQL takes them: `:name` becomes `$n`, and expectations become part of the statement.
 
 - In the statements of a unit `:seq` is the head of the aggregate in this transaction, minus the number of events that
-  follow. So nobody has to ask for the head, or to guess it.
+  follow. So nobody has to ask for the head, or to guess it: `event.advance` keeps it in a setting of the transaction.
 - An expectation that does not hold divides by zero. The server then skips everything up to the end of the group,
   `commit` included, and the place of the error says which expectation it was."""
 
@@ -25,6 +25,8 @@ FOLDER = Path(__file__).parent
 _TOKEN = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|::\s*\w+|:([A-Za-z_]\w*)""")
 _BLOB = re.compile(r"\bas\s+blob\s*\)\s*(?:end\s+)?as\s+(\w+)", re.IGNORECASE)
 
+HEAD = "current_setting('holdfast.head')::bigint"
+
 NO_BUDGETS, COUNTS, RESHAPES = range(3)
 """What a statement does to budgets: nothing, or it concerns what they count, or it changes which there are."""
 _RESHAPING = frozenset(
@@ -45,7 +47,7 @@ class Compiled:
         self.names = names
         self.budgets = NO_BUDGETS
         self.relative = relative
-        """Has two parameters more, at the end: the aggregate, and how many of its new events follow."""
+        """Has a parameter more, at the end: how many new events of the aggregate follow."""
 
     def values(self, params: Mapping[str, Value]) -> list[bytes | None]:
         return [encode(params[name]) for name in self.names]
@@ -64,8 +66,7 @@ def compile_statement(sql: str, *, relative: bool = False) -> Compiled:
         return f"${places.setdefault(name, len(places) + 1)}"
 
     text = _TOKEN.sub(replace, sql)
-    count = len(places)
-    head = f"((select seq from event_sequence where aggregate_id = ${count + 1}) - ${count + 2}::bigint)"
+    head = f"({HEAD} - ${len(places) + 1}::bigint)"
     return Compiled(text.replace("\0", head), tuple(places), relative="\0" in text)
 
 

@@ -107,34 +107,70 @@ begin
   return result;
 end $$;
 
--- The end of a step: its patch begins with the time of the end, and everything else in it is new to the message. Whatever is
--- different goes the general way, which takes four times as long.
-create type holdfast_step as (
-  "time" json, finish json, error json, cost json, tokens json, snapshot json, rejected json
-);
+-- The end of a step, as it nearly always is: the message has only been begun, and the patch sets the time of the end,
+-- reason, cost and tokens. Whatever is different goes the general way, which takes five times as long.
+create type holdfast_step as (agent json, model json, "time" json, finish json, cost json, tokens json);
 
 create function holdfast_json_end_step(doc text, patch text) returns text
 language plpgsql immutable parallel safe as $$
 declare
   had holdfast_step := json_populate_record(null::holdfast_step, doc::json);
   gets holdfast_step := json_populate_record(null::holdfast_step, patch::json);
-  completed text := gets."time" -> 'completed';
-  added text := concat(
-    case when gets.finish is not null then ',"finish":' end, gets.finish,
-    case when gets.error is not null then ',"error":' end, gets.error,
-    case when gets.cost is not null then ',"cost":' end, gets.cost,
-    case when gets.tokens is not null then ',"tokens":' end, gets.tokens,
-    case when gets.snapshot is not null then ',"snapshot":' end, gets.snapshot,
-    case when gets.rejected is not null then ',"rejected":' end, gets.rejected);
 begin
-  if had."time" is not null and had.finish is null and had.error is null and had.cost is null and had.tokens is null
-    and had.snapshot is null and had.rejected is null and strpos(patch, 'null') = 0
-    and patch = concat('{"time":{"completed":', completed, '}', added, '}')
+  if doc = concat('{"agent":', had.agent, ',"model":', had.model, ',"time":{"created":', had."time" ->> 'created', '}}')
+    and patch = concat('{"time":{"completed":', gets."time" ->> 'completed',
+      '},"finish":', gets.finish, ',"cost":', gets.cost, ',"tokens":', gets.tokens, '}')
+    and strpos(patch, 'null') = 0
   then
-    return concat(
-      left(holdfast_json_put(doc, 'time', holdfast_json_put(had."time"::text, 'completed', completed)), -1), added, '}');
+    return concat(left(doc, -2), ',', substr(patch, length('{"time":{') + 1));
   end if;
   return holdfast_json_patch(doc, patch);
+end $$;
+
+-- A tool call in a message. Where its members are in their usual order, the new text is put together from them, which
+-- takes a quarter of the time of setting one after the other.
+create type holdfast_tool as (type json, id json, name json, state json, "time" json, provider json);
+
+create function holdfast_json_tool_called(doc text, gets_provider text, gets_state text, at bigint) returns text
+language plpgsql immutable parallel safe as $$
+declare
+  had holdfast_tool := json_populate_record(null::holdfast_tool, doc::json);
+  start text := concat('{"type":', had.type, ',"id":', had.id, ',"name":', had.name, ',"state":');
+begin
+  if gets_provider is not null and gets_state is not null
+    and doc = concat(start, had.state, ',"time":{"created":', had."time" ->> 'created', '}}')
+  then
+    return concat(start, gets_state, ',"time":{"created":', had."time" ->> 'created', ',"ran":', at,
+      '},"provider":', gets_provider, '}');
+  end if;
+  return holdfast_json_put(
+    holdfast_json_put(holdfast_json_put(doc, 'provider', gets_provider), 'state', gets_state),
+    'time', holdfast_json_put(had."time"::text, 'ran', at::text));
+end $$;
+
+create function holdfast_json_tool_success(doc text, gets_state text, metadata text, executed boolean, at bigint) returns text
+language plpgsql immutable parallel safe as $$
+declare
+  had holdfast_tool := json_populate_record(null::holdfast_tool, doc::json);
+  start text := concat('{"type":', had.type, ',"id":', had.id, ',"name":', had.name, ',"state":');
+  input text := coalesce((had.state -> 'input')::text, 'null');
+begin
+  if metadata is null and not executed and had.provider::text = '{"executed":false}'
+    and strpos(had."time"::text, '"completed"') = 0 and left(had."time"::text, 11) = '{"created":'
+    and left(gets_state, 10) = '{"status":' and strpos(gets_state, '"input"') = 0
+    and doc = concat(start, had.state, ',"time":', had."time", ',"provider":', had.provider, '}')
+  then
+    return concat(
+      start, left(gets_state, -1), ',"input":', input, '},"time":', left(had."time"::text, -1), ',"completed":', at,
+      '},"provider":', had.provider, '}');
+  end if;
+  return holdfast_json_put(
+    holdfast_json_put(
+      holdfast_json_put(doc, 'provider', holdfast_json_put(
+        holdfast_json_put(had.provider::text, 'resultMetadata', metadata), 'executed',
+        case when executed or had.provider ->> 'executed' = 'true' then 'true' else 'false' end)),
+      'state', holdfast_json_put(gets_state, 'input', input)),
+    'time', holdfast_json_put(had."time"::text, 'completed', at::text));
 end $$;
 
 create table event_sequence (

@@ -4,7 +4,7 @@
 -- name: event.advance
 insert into event_sequence (aggregate_id, seq) values (:aggregate_id, :size::bigint - 1)
 on conflict (aggregate_id) do update set seq = event_sequence.seq + :size::bigint
-returning seq
+returning seq, set_config('holdfast.head', seq::text, true)
 
 -- name: event.page
 select seq, id, type, data, metadata from event

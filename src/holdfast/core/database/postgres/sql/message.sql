@@ -71,9 +71,7 @@ where session_id = :session_id and status = 'pending'
 -- name: part.tool_called
 update session_message_part
 set status = 'running',
-  data = holdfast_json_put(
-    holdfast_json_put(holdfast_json_put(data, 'provider', :provider), 'state', :state),
-    'time', holdfast_json_put(data::json ->> 'time', 'ran', :timestamp::bigint::text))
+  data = holdfast_json_tool_called(data, :provider, :state, :timestamp)
 where session_id = :session_id and status = 'pending'
   and message_seq = (select seq from session_message where id = :message_id and session_id = :session_id)
   and kind = 'tool' and key = :key
@@ -89,13 +87,7 @@ where session_id = :session_id and status = 'running'
 -- name: part.tool_success
 update session_message_part
 set status = 'completed',
-  data = holdfast_json_put(
-    holdfast_json_put(
-      holdfast_json_put(data, 'provider', holdfast_json_put(
-        holdfast_json_put(data::json ->> 'provider', 'resultMetadata', :metadata), 'executed',
-        case when :executed::bigint <> 0 or data::json #>> '{provider,executed}' = 'true' then 'true' else 'false' end)),
-      'state', holdfast_json_put(:state, 'input', coalesce((data::json #> '{state,input}')::text, 'null'))),
-    'time', holdfast_json_put(data::json ->> 'time', 'completed', :timestamp::bigint::text))
+  data = holdfast_json_tool_success(data, :state, :metadata, :executed::bigint <> 0, :timestamp)
 where session_id = :session_id and status = 'running'
   and message_seq = (select seq from session_message where id = :message_id and session_id = :session_id)
   and kind = 'tool' and key = :key
