@@ -207,7 +207,8 @@ def test_a_call_succeeds_as_in_sqlite(
     ((ours,),) = sqlite.execute(
         """select json_set(
           case when ?3 is null then ?1 else json_set(?1, '$.provider.resultMetadata', json(?3)) end,
-          '$.provider.executed', json(case when ?4 or json_extract(?1, '$.provider.executed') then 'true' else 'false' end),
+          '$.provider.executed',
+          json(case when ?4 or json_extract(?1, '$.provider.executed') then 'true' else 'false' end),
           '$.state', json_set(json(?2), '$.input', ?1 -> '$.state.input'),
           '$.time.completed', ?5)""",
         given,
