@@ -42,6 +42,8 @@ WAKES = 1_000
 START_SECONDS = 2.0
 """How long a waiter gives the process that admitted an input to begin with it. That takes the lease before it prepares
 anything that lasts, so that only a process that died, or cannot start, takes longer."""
+LOOKS, LOOK_SECONDS = 100, 0.01
+"""How often, and for how long each, a drain is waited for that has not begun to execute."""
 TAKEN_SECONDS = 3.0
 """How long a node that was asked to take a Session may need to begin."""
 
@@ -218,7 +220,7 @@ class Execution:
         async def wanted() -> bool:
             return await self._store.activity(session_id) is not None
 
-        if self.here(session_id) or not await wanted():
+        if not await self._unexecuted(session_id) or not await wanted():
             return
         told = await self._tasks.stop_waited_for(session_id)
         lease = await self._ownership.acquire(session_id, location, interrupt, wanted)
@@ -232,6 +234,15 @@ class Execution:
         finally:
             self._ownership.release(lease)
         await self.child_ended(session_id)
+
+    async def _unexecuted(self, session_id: str) -> bool:
+        """Whether no drain of this process executes the Session. One that only looks whether there is something to do
+        has no lease, and is waited for."""
+        for _ in range(LOOKS):
+            if not self.here(session_id) or self._ownership.holds(session_id):
+                break
+            await self._coordinator.wait(session_id, LOOK_SECONDS)
+        return not self.here(session_id)
 
     async def recover_wakes(
         self, location: Location | None = None, *, mine: Callable[[str], bool] | None = None

@@ -65,10 +65,12 @@ class RunCoordinator(Generic[K]):
             return
         await asyncio.shield(entry.done)
 
-    async def wait(self, key: K) -> None:
-        """Returns when the key has no drain; a drain's failure is not the waiter's."""
+    async def wait(self, key: K, seconds: float | None = None) -> None:
+        """Returns when the key has no drain, or after this time; a drain's failure is not the waiter's."""
         while (entry := self._entries.get(key)) is not None:
-            await asyncio.wait({entry.done})
+            done, _ = await asyncio.wait({entry.done}, timeout=seconds)
+            if not done:
+                return
 
     async def interrupt(self, key: K) -> None:
         """Stop the current execution, drop the follow-up asked for before, and return once it has cleaned up."""

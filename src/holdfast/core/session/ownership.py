@@ -165,6 +165,10 @@ class Ownership:
         """How many Sessions this process drains right now."""
         return len(self._held)
 
+    def holds(self, session_id: str) -> bool:
+        """Whether this process has the lease of the Session, or is about to take it."""
+        return session_id in self._held
+
     async def hold(self) -> None:
         """Others can tell from now on whether this process lives."""
         await self._liveness.hold(self.id)
