@@ -115,9 +115,14 @@ def synced_commits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_sessionstart() -> None:
-    """Processes would inherit from `nohup make test` that SIGHUP is ignored."""
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    """Processes would inherit what is ignored: SIGHUP in `nohup make test`, SIGINT and SIGQUIT in `make test &`."""
+    for number, usual in (
+        (signal.SIGHUP, signal.SIG_DFL),
+        (signal.SIGQUIT, signal.SIG_DFL),
+        (signal.SIGINT, signal.default_int_handler),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 def pytest_unconfigure() -> None:

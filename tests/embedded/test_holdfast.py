@@ -30,8 +30,8 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def host(project: Path, data: Path, model: ScriptedTransport | None = None) -> Holdfast:
-    return Holdfast(project, data=data, environment={"HOME": str(data.parent)}, transport=model)
+def host(project: Path, data: Path, model: ScriptedTransport | None = None, *, recover: bool = True) -> Holdfast:
+    return Holdfast(project, data=data, environment={"HOME": str(data.parent)}, transport=model, recover=recover)
 
 
 async def test_a_prompt_is_answered_from_a_file(project: Path, data: Path) -> None:
@@ -154,7 +154,7 @@ async def test_one_host_after_the_other_on_one_directory(project: Path, data: Pa
 
 async def test_two_hosts_at_once_hear_each_others_commits(project: Path, data: Path) -> None:
     """API-216, API-405, API-431: the durable events of both are heard by both; live events stay with the host."""
-    async with host(project, data) as first, host(project, data) as second:
+    async with host(project, data) as first, host(project, data, recover=False) as second:
         session = await first.sessions.create(model=ECHO)
         async with aclosing(aiter(second.events.subscribe())) as live:
             assert (await anext(live)).type == "server.connected"

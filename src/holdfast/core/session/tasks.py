@@ -410,8 +410,9 @@ class Tasks:
         with self._log.signals.follow(task.session_id) as flag:
             while True:
                 flag.clear()
+                runs = await self._store.call_runs(task.call)  # first: what is read after a settlement contains it
                 known = await self._store.task_of_call(task.call)
-                if known is None or known.background or not await self._store.call_runs(task.call):
+                if known is None or known.background or not runs:
                     break
                 await flag.wait()
         if known is not None and known.background:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 LOCK_SECONDS = 10.0
 LOCK_KEY = 5  # 0, 1, 4 and numbers with the bit 2 are locks of flights and of migrations
+LOCK_TRIES, LOCK_PAUSE = 20, 0.1
 SETTINGS = {
     # Whatever the role has: a large table takes as long as it takes.
     "statement_timeout": "0",
@@ -87,10 +89,14 @@ class PostgresTransferStore:
             self.identity = f"postgresql:{self._all(IDENTITY)[0][0]}"
 
     def lock(self) -> None:
-        with self._translated():
-            ((held,),) = self._all(f"select pg_try_advisory_lock({self._address.lock_class}, {LOCK_KEY})")
-        if held != "t":
-            raise TransferRefused(f"another `holdfast migrate` works on {self.name}")
+        """The server needs a moment to notice that the process before has ended."""
+        for _ in range(LOCK_TRIES):
+            with self._translated():
+                ((held,),) = self._all(f"select pg_try_advisory_lock({self._address.lock_class}, {LOCK_KEY})")
+            if held == "t":
+                return
+            time.sleep(LOCK_PAUSE)
+        raise TransferRefused(f"another `holdfast migrate` works on {self.name}")
 
     def marks(self) -> dict[str, Mark]:
         with self._translated():
