@@ -33,6 +33,7 @@ export interface Client {
   readonly projectCopies: ProjectCopiesOperations
   readonly metrics: MetricsOperations
   readonly openapi: OpenapiOperations
+  readonly system: SystemOperations
 }
 
 export interface HealthOperations {
@@ -157,6 +158,28 @@ export interface SessionsOperations {
   tree(input: { sessionID: string; limit?: number | null | undefined }, options?: CallOptions): Promise<SessionTree>
   /** Durable and live events of the Session and its descendants, also of those that are created later. `session.tree.connected` marks where new events begin. Fails with InvalidCursorError, SessionNotFoundError. */
   treeEvents(input: { sessionID: string; after?: string | null | undefined; replay?: boolean | null | undefined }, options?: CallOptions): AsyncIterable<Event>
+  /** A page of Sessions with what each does now, most recently changed first. Fails with InvalidCursorError. */
+  overview(input?: { open?: boolean | null | undefined; limit?: number | null | undefined; cursor?: string | null | undefined; search?: string | null | undefined; directory?: string | null | undefined; archived?: boolean | null | undefined }, options?: CallOptions): Promise<Page<OverviewSession>>
+  /** Everything that waits for a person, of all Sessions and directories, oldest first: permissions, questions, forms, and turns whose process ended. */
+  openRequests(options?: CallOptions): Promise<readonly OpenRequest[]>
+  /** The requests that the Session sent to models, oldest first: sizes, tokens, cost, and what broke the common prefix. Fails with SessionNotFoundError. */
+  ledger(input: { sessionID: string; limit?: number | null | undefined; before?: number | null | undefined }, options?: CallOptions): Promise<History<LedgerEntry>>
+  /** How the newest request fills the context window, or null before the first. Fails with SessionNotFoundError. */
+  window(input: { sessionID: string; seq?: number | null | undefined }, options?: CallOptions): Promise<Window | null>
+  /** Spans of work and of waiting, each with its cause, and moments that matter. Fails with SessionNotFoundError. */
+  timeline(input: { sessionID: string; limit?: number | null | undefined; before?: number | null | undefined }, options?: CallOptions): Promise<Timeline>
+  /** A page of the durable log, with private events, oldest first. Fails with SessionNotFoundError. */
+  log(input: { sessionID: string; limit?: number | null | undefined; after?: number | null | undefined; before?: number | null | undefined; types?: string | null | undefined; search?: string | null | undefined }, options?: CallOptions): Promise<History<LogEntry>>
+  /** One durable event, whole. Fails with NotFoundError, SessionNotFoundError. */
+  logEntry(input: { sessionID: string; seq: number }, options?: CallOptions): Promise<LogEntry>
+  /** The Session as it was after the event with this sequence, computed from the log. Fails with NotFoundError, SessionNotFoundError. */
+  past(input: { sessionID: string; seq: number; limit?: number | null | undefined }, options?: CallOptions): Promise<PastSession>
+  /** The files that the Session's tools changed, compared with how they were before its first step. Fails with UnknownError, SessionNotFoundError. */
+  changes(input: { sessionID: string }, options?: CallOptions): Promise<Changes>
+  /** A page of the conversation with texts as safe HTML, tool calls as one line each, and marks between messages. Fails with InvalidCursorError, NotFoundError, SessionNotFoundError. */
+  rendered(input: { sessionID: string; limit?: number | null | undefined; order?: "asc" | "desc" | null | undefined; cursor?: string | null | undefined; at?: number | null | undefined }, options?: CallOptions): Promise<Page<Entry>>
+  /** The input and output of a tool call as safe HTML: a diff, a terminal's output, highlighted code. Of a call that waits for permission, what it would change. Fails with MessageNotFoundError, NotFoundError, SessionNotFoundError. */
+  renderedCall(input: { sessionID: string; messageID: string; callID: string }, options?: CallOptions): Promise<CallBody>
 }
 
 export interface PermissionsOperations {
@@ -170,6 +193,8 @@ export interface PermissionsOperations {
   create(input: { sessionID: string; action: string; resources: readonly string[]; id?: string | null | undefined; save?: readonly string[] | null | undefined; metadata?: Record<string, unknown> | null | undefined; source?: PermissionSource | null | undefined; agent?: string | null | undefined }, options?: CallOptions): Promise<Evaluation>
   /** Pending permission requests of a Session and its descendants. Fails with SessionNotFoundError. */
   list(input: { sessionID: string }, options?: CallOptions): Promise<readonly PermissionRequest[]>
+  /** Make a link with which a person answers one pending permission request once, without signing in. It expires. Fails with PermissionNotFoundError, SessionNotFoundError. */
+  link(input: { sessionID: string; requestID: string; seconds?: number | null | undefined }, options?: CallOptions): Promise<ApprovalLink>
   /** One pending permission request of a Session or a descendant. Fails with PermissionNotFoundError, SessionNotFoundError. */
   get(input: { sessionID: string; requestID: string }, options?: CallOptions): Promise<PermissionRequest>
   /** Allow once, allow always, or reject a request of a Session or a descendant. Fails with PermissionNotFoundError, SessionNotFoundError. */
@@ -342,6 +367,13 @@ export interface OpenapiOperations {
   document(options?: CallOptions): Promise<Record<string, unknown>>
 }
 
+export interface SystemOperations {
+  /** The processes on the database, what they execute and wait for, and the database itself. */
+  info(options?: CallOptions): Promise<SystemInfo>
+  /** Compare what clients see with the event log, and check the configuration. A caller that disconnects ends it. */
+  doctor(options?: CallOptions): Promise<DoctorReport>
+}
+
 export interface Admission {
   readonly admittedSeq: number
   readonly id: string
@@ -406,6 +438,28 @@ export interface AisdkModelApi {
   readonly package: string
   readonly url?: string
   readonly settings?: Record<string, unknown>
+}
+
+export interface ApprovalLink {
+  readonly path: string
+  readonly expires: number
+}
+
+export interface AssistantEntry {
+  readonly type: "assistant"
+  readonly id: string
+  readonly seq: number
+  readonly time: Time
+  readonly turn?: number
+  readonly agent?: string
+  readonly model?: ModelRef
+  readonly parts: readonly RenderedPart[]
+  readonly open?: boolean
+  readonly finish?: string
+  readonly error?: string
+  readonly cost?: number
+  readonly tokens?: Tokens
+  readonly structured?: unknown
 }
 
 export interface AssistantMessage {
@@ -483,7 +537,19 @@ export interface CacheTokens {
   readonly write: number
 }
 
+export interface CallBody {
+  readonly html: string
+  readonly cut?: boolean
+  readonly paths?: readonly string[]
+}
+
 export interface CatalogUpdated {
+}
+
+export interface Changes {
+  readonly files: readonly RevertFile[]
+  readonly complete: boolean
+  readonly note?: string
 }
 
 export interface CheckpointInfo {
@@ -524,6 +590,18 @@ export interface CompactionEnded {
   readonly reason: "auto" | "manual"
   readonly text: string
   readonly recent: string
+}
+
+export interface CompactionEntry {
+  readonly type: "compaction"
+  readonly id: string
+  readonly seq: number
+  readonly time: Time
+  readonly reason: "auto" | "manual"
+  readonly html: string
+  readonly open?: boolean
+  readonly error?: string
+  readonly replaced?: number
 }
 
 export interface CompactionFailed {
@@ -609,6 +687,11 @@ export interface ContextUpdated {
   readonly text: string
 }
 
+export interface ContextUse {
+  readonly used: number
+  readonly limit?: number
+}
+
 export interface CostTier {
   readonly type: "context"
   readonly size: number
@@ -624,11 +707,38 @@ export interface Current {
   readonly type: "current"
 }
 
+export interface DoctorFinding {
+  readonly level: "error" | "warning"
+  readonly what: string
+  readonly fix: string
+}
+
+export interface DoctorReport {
+  readonly sessions: number
+  readonly milliseconds: number
+  readonly findings: readonly DoctorFinding[]
+}
+
+export interface DrainInfo {
+  readonly sessionID: string
+  readonly title: string
+  readonly ownerID: string
+  readonly since?: number
+  readonly waits?: readonly WaitInfo[]
+}
+
 export interface DurablePosition {
   readonly aggregateID: string
   readonly seq: number
   readonly version: number
 }
+
+export type Entry =
+  | UserEntry
+  | AssistantEntry
+  | ShellEntry
+  | CompactionEntry
+  | MarkEntry
 
 export interface EnvConnection {
   readonly type: "env"
@@ -874,6 +984,28 @@ export interface KeyMethod {
   readonly label?: string
 }
 
+export interface LedgerEntry {
+  readonly seq: number
+  readonly turn?: number
+  readonly purpose: "compaction" | "generate" | "sampling" | "title" | "turn"
+  readonly status: "abandoned" | "ended" | "failed" | "open"
+  readonly time: number
+  readonly first?: number
+  readonly ended?: number
+  readonly agent?: string
+  readonly model?: ModelRef
+  readonly attempts?: number
+  readonly messageID?: string
+  readonly finish?: string
+  readonly error?: string
+  readonly bytes?: RequestBytes
+  readonly tokens?: Tokens
+  readonly cost?: number
+  readonly causes?: readonly string[]
+  readonly plugins?: readonly string[]
+  readonly extra?: number
+}
+
 export interface LocalReference {
   readonly type: "local"
   readonly description?: string
@@ -905,6 +1037,26 @@ export interface LocationProject {
 export interface LocationSelector {
   readonly directory?: string
   readonly workspace?: string
+}
+
+export interface LogEntry {
+  readonly seq: number
+  readonly id: string
+  readonly type: string
+  readonly time: number
+  readonly public: boolean
+  readonly size: number
+  readonly data?: unknown
+}
+
+export interface MarkEntry {
+  readonly type: "mark"
+  readonly id: string
+  readonly seq: number
+  readonly time: Time
+  readonly kind: "abandoned" | "agent" | "context" | "crash" | "interrupted" | "model" | "moved" | "recovered" | "retry" | "suspended" | "synthetic"
+  readonly title: string
+  readonly html?: string
 }
 
 export interface McpCallResult {
@@ -1120,6 +1272,13 @@ export interface ModelVariant {
 export interface ModelsDevRefreshed {
 }
 
+export interface Moment {
+  readonly kind: "agent" | "context" | "crash" | "interrupted" | "model" | "prefix" | "prompt" | "recovered" | "revert" | "suspended"
+  readonly time: number
+  readonly seq: number
+  readonly what: string
+}
+
 export interface Moved {
   readonly timestamp: number
   readonly sessionID: string
@@ -1173,6 +1332,21 @@ export interface OAuthMethod {
   readonly prompts?: readonly (TextPrompt | SelectPrompt)[]
 }
 
+export interface OpenRequest {
+  readonly id: string
+  readonly kind: "form" | "permission" | "question" | "recovery"
+  readonly sessionID: string
+  readonly ancestors?: readonly string[]
+  readonly titles?: readonly string[]
+  readonly directory?: string
+  readonly agent?: string
+  readonly since: number
+  readonly permission?: PermissionRequest
+  readonly question?: QuestionRequest
+  readonly form?: Form
+  readonly activity?: InterruptedActivity
+}
+
 export interface Outcome {
   readonly type: "blocked" | "completed" | "failed" | "idle" | "interrupted" | "unfinished" | "waiting"
   readonly messageID?: string
@@ -1187,10 +1361,32 @@ export interface OutputFormat {
   readonly retryCount?: number
 }
 
+export interface OverviewSession {
+  readonly session: Session
+  readonly rootID: string
+  readonly state: "blocked" | "idle" | "pending" | "running" | "unfinished" | "waiting"
+  readonly waits?: readonly WaitInfo[]
+  readonly pending?: number
+  readonly requests?: number
+  readonly line?: string
+  readonly context?: ContextUse
+}
+
 export type Part =
   | TextPart
   | ReasoningPart
   | ToolPart
+
+export interface PastSession {
+  readonly seq: number
+  readonly time: number
+  readonly session: Session
+  readonly messages: readonly SessionMessage[]
+  readonly more: boolean
+  readonly pending: readonly Admission[]
+  readonly todos: readonly Todo[]
+  readonly requests: readonly string[]
+}
 
 export interface PermissionAskedLive {
   readonly id: string
@@ -1235,6 +1431,20 @@ export interface PrefixBreakInfo {
   readonly seq: number
   readonly causes: readonly string[]
   readonly plugins?: readonly string[]
+}
+
+export interface ProcessInfo {
+  readonly id: string
+  readonly pid: number
+  readonly state: "alive" | "gone" | "here"
+  readonly serves: boolean
+  readonly name?: string
+  readonly address?: string
+  readonly version?: string
+  readonly started?: number
+  readonly reported: number
+  readonly sessions: number
+  readonly room?: number
 }
 
 export interface ProjectCopy {
@@ -1473,6 +1683,56 @@ export interface RemovedSince {
   readonly since: number
 }
 
+export interface RenderedCall {
+  readonly type: "tool"
+  readonly id: string
+  readonly name: string
+  readonly status: "completed" | "error" | "pending" | "running" | "waiting"
+  readonly title: string
+  readonly outcome?: string
+  readonly additions?: number
+  readonly deletions?: number
+  readonly peek?: string
+  readonly childID?: string
+  readonly requestID?: string
+  readonly time: ToolTime
+  readonly body?: boolean
+}
+
+export interface RenderedFile {
+  readonly name: string
+  readonly mime: string
+  readonly uri?: string
+}
+
+export type RenderedPart =
+  | RenderedText
+  | RenderedReasoning
+  | RenderedCall
+
+export interface RenderedReasoning {
+  readonly type: "reasoning"
+  readonly id: string
+  readonly html: string
+  readonly open?: boolean
+  readonly time?: Time
+}
+
+export interface RenderedText {
+  readonly type: "text"
+  readonly id: string
+  readonly html: string
+  readonly open?: boolean
+}
+
+export interface RequestBytes {
+  readonly total: number
+  readonly same: number
+  readonly system: number
+  readonly tools: number
+  readonly baseline?: number
+}
+
 export interface RequestContextAbsent {
   readonly status: "not initialized"
 }
@@ -1691,6 +1951,12 @@ export interface SessionUpdated {
   readonly info: SessionRecord
 }
 
+export interface SessionWait {
+  readonly sessionID: string
+  readonly title: string
+  readonly wait: WaitInfo
+}
+
 export interface ShellDelta {
   readonly timestamp: number
   readonly sessionID: string
@@ -1704,6 +1970,17 @@ export interface ShellEnded {
   readonly callID: string
   readonly output: string
   readonly exit?: number
+}
+
+export interface ShellEntry {
+  readonly type: "shell"
+  readonly id: string
+  readonly seq: number
+  readonly time: Time
+  readonly command: string
+  readonly html: string
+  readonly exit?: number
+  readonly open?: boolean
 }
 
 export interface ShellMessage {
@@ -1750,6 +2027,19 @@ export interface Source {
   readonly start: number
   readonly end: number
   readonly text: string
+}
+
+export interface Span {
+  readonly lane: "compaction" | "inbox" | "owner" | "person" | "provider" | "retry" | "shell" | "tool"
+  readonly start: number
+  readonly end?: number
+  readonly seq: number
+  readonly turn?: number
+  readonly name: string
+  readonly why: string
+  readonly failed?: boolean
+  readonly first?: number
+  readonly callID?: string
 }
 
 export interface Spent {
@@ -1806,6 +2096,19 @@ export interface StorageWait {
   readonly reason: string
 }
 
+export interface StoreInfo {
+  readonly kind: "postgresql" | "sqlite"
+  readonly name: string
+  readonly version: string
+  readonly schema: number
+  readonly bytes?: number
+  readonly logBytes?: number
+  readonly freeBytes?: number
+  readonly sessions: number
+  readonly events: number
+  readonly outage?: string
+}
+
 export interface StringField {
   readonly type: "string"
   readonly key: string
@@ -1847,6 +2150,17 @@ export interface SyntheticMessage {
   readonly sessionID: string
   readonly text: string
   readonly description?: string
+}
+
+export interface SystemInfo {
+  readonly version: string
+  readonly started: number
+  readonly now: number
+  readonly store: StoreInfo
+  readonly processes: readonly ProcessInfo[]
+  readonly drains: readonly DrainInfo[]
+  readonly waits: readonly SessionWait[]
+  readonly locations: readonly string[]
 }
 
 export interface SystemMessage {
@@ -1906,6 +2220,14 @@ export interface TextStarted {
 export interface Time {
   readonly created: number
   readonly completed?: number
+}
+
+export interface Timeline {
+  readonly start: number
+  readonly end: number
+  readonly spans: readonly Span[]
+  readonly moments: readonly Moment[]
+  readonly more: boolean
 }
 
 export interface Todo {
@@ -2114,6 +2436,19 @@ export interface UsageTotal {
   readonly sessions: number
 }
 
+export interface UserEntry {
+  readonly type: "user"
+  readonly id: string
+  readonly seq: number
+  readonly time: Time
+  readonly html: string
+  readonly text: string
+  readonly files?: readonly RenderedFile[]
+  readonly delivery?: "queue" | "steer"
+  readonly admitted?: number
+  readonly command?: string
+}
+
 export interface UserMessage {
   readonly type: "user"
   readonly id: string
@@ -2151,6 +2486,23 @@ export interface When {
   readonly key: string
   readonly op: "eq" | "neq"
   readonly value: string
+}
+
+export interface Window {
+  readonly seq: number
+  readonly turn: number
+  readonly model: ModelRef
+  readonly limit?: number
+  readonly reserve?: number
+  readonly used: number
+  readonly estimated: boolean
+  readonly parts: readonly WindowPart[]
+}
+
+export interface WindowPart {
+  readonly name: "agent" | "baseline" | "checkpoint" | "messages" | "tools"
+  readonly tokens: number
+  readonly bytes?: number
 }
 
 /** What the `data` of each type of durable event holds. */

@@ -93,6 +93,17 @@ export function createClient(options) {
       todos: call({ method: "GET", path: "/api/session/{sessionID}/todo", shape: "data", errors: [400, 401, 404] }),
       tree: call({ method: "GET", path: "/api/session/{sessionID}/tree", shape: "data", errors: [400, 401, 404], query: ["limit"] }),
       treeEvents: call({ method: "GET", path: "/api/session/{sessionID}/tree/events", shape: "stream", errors: [400, 401, 404], query: ["after", "replay"] }),
+      overview: call({ method: "GET", path: "/api/overview", shape: "page", errors: [400, 401], query: ["open", "limit", "cursor", "search", "directory", "archived"] }),
+      openRequests: call({ method: "GET", path: "/api/request", shape: "data", errors: [400, 401], input: false }),
+      ledger: call({ method: "GET", path: "/api/session/{sessionID}/ledger", shape: "history", errors: [400, 401, 404], query: ["limit", "before"] }),
+      window: call({ method: "GET", path: "/api/session/{sessionID}/window", shape: "data", errors: [400, 401, 404], query: ["seq"] }),
+      timeline: call({ method: "GET", path: "/api/session/{sessionID}/timeline", shape: "data", errors: [400, 401, 404], query: ["limit", "before"] }),
+      log: call({ method: "GET", path: "/api/session/{sessionID}/log", shape: "history", errors: [400, 401, 404], query: ["limit", "after", "before", "types", "search"] }),
+      logEntry: call({ method: "GET", path: "/api/session/{sessionID}/log/{seq}", shape: "data", errors: [400, 401, 404] }),
+      past: call({ method: "GET", path: "/api/session/{sessionID}/at/{seq}", shape: "data", errors: [400, 401, 404], query: ["limit"] }),
+      changes: call({ method: "GET", path: "/api/session/{sessionID}/changes", shape: "data", errors: [400, 401, 404, 500] }),
+      rendered: call({ method: "GET", path: "/api/session/{sessionID}/rendered", shape: "page", errors: [400, 401, 404], query: ["limit", "order", "cursor", "at"] }),
+      renderedCall: call({ method: "GET", path: "/api/session/{sessionID}/rendered/{messageID}/{callID}", shape: "data", errors: [400, 401, 404] }),
     },
     permissions: {
       listRequests: call({ method: "GET", path: "/api/permission/request", shape: "location", errors: [400, 401], query: ["location"] }),
@@ -100,6 +111,7 @@ export function createClient(options) {
       removeSaved: call({ method: "DELETE", path: "/api/permission/saved/{id}", shape: "void", errors: [400, 401] }),
       create: call({ method: "POST", path: "/api/session/{sessionID}/permission", shape: "data", errors: [400, 401, 404, 409], payload: ["action", "resources", "id", "save", "metadata", "source", "agent"] }),
       list: call({ method: "GET", path: "/api/session/{sessionID}/permission", shape: "data", errors: [400, 401, 404] }),
+      link: call({ method: "POST", path: "/api/session/{sessionID}/permission/{requestID}/link", shape: "data", errors: [400, 401, 404], payload: ["seconds"] }),
       get: call({ method: "GET", path: "/api/session/{sessionID}/permission/{requestID}", shape: "data", errors: [400, 401, 404] }),
       reply: call({ method: "POST", path: "/api/session/{sessionID}/permission/{requestID}/reply", shape: "void", errors: [400, 401, 404], payload: ["reply", "message", "save"] }),
     },
@@ -194,6 +206,10 @@ export function createClient(options) {
     },
     openapi: {
       document: call({ method: "GET", path: "/openapi.json", shape: "bare", errors: [400, 401], input: false }),
+    },
+    system: {
+      info: call({ method: "GET", path: "/api/system", shape: "data", errors: [400, 401], input: false }),
+      doctor: call({ method: "POST", path: "/api/system/doctor", shape: "data", errors: [400, 401], input: false }),
     },
   }
 }

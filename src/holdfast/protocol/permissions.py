@@ -19,6 +19,7 @@ from holdfast.schema.permission import (
     SavedApproval,
 )
 from holdfast.schema.record import Record
+from holdfast.schema.rendered import ApprovalLink
 
 Texts = Annotated[tuple[str, ...], msgspec.Meta(max_length=1_000)]
 
@@ -59,6 +60,11 @@ class PermissionReplyPayload(Record):
     save: Texts | None = None
 
 
+class LinkPayload(Record):
+    seconds: Annotated[int, msgspec.Meta(ge=10, le=86_400)] | None = None
+    """How long it is valid; 15 minutes by default."""
+
+
 class Evaluation(Record):
     """`ask`: a request now waits for a reply."""
 
@@ -82,6 +88,17 @@ _OF_SESSION = of_session(
         "v2.session.permission.list",
         "Pending permission requests of a Session and its descendants.",
         data=list[PermissionRequest],
+    ),
+    endpoint(
+        "permissions.link",
+        "POST /permission/{requestID}/link",
+        "holdfast.session.permission.link",
+        "Make a link with which a person answers one pending permission request once, without signing in. It expires.",
+        params=PermissionPath,
+        payload=LinkPayload,
+        data=ApprovalLink,
+        errors=(PermissionNotFoundError,),
+        extension=True,
     ),
     endpoint(
         "permissions.get",

@@ -20,14 +20,19 @@ from holdfast.schema.form import Form, FormState
 from holdfast.schema.inbox import InboxInput
 from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
 from holdfast.schema.instruction import InstructionEntry
+from holdfast.schema.ledger import Window
 from holdfast.schema.location import LocationInfo
 from holdfast.schema.mcp import McpCallResult, McpLog, McpResourceCatalog, McpServer
+from holdfast.schema.overview import DoctorReport, OpenRequest, OverviewSession, SystemInfo
+from holdfast.schema.past import Changes, LogEntry, PastSession
 from holdfast.schema.permission import PermissionRequest, SavedApproval
 from holdfast.schema.prompt import Admission
 from holdfast.schema.pty import Pty, PtyTicket
 from holdfast.schema.question import QuestionRequest
+from holdfast.schema.rendered import ApprovalLink, CallBody, Entry
 from holdfast.schema.session import Revert, Session, SessionActive
 from holdfast.schema.session_message import SessionMessage
+from holdfast.schema.timeline import Timeline
 from holdfast.schema.todo import Todo
 from holdfast.schema.tree import SessionTree
 from holdfast.schema.typed_event import Event
@@ -201,6 +206,39 @@ SESSIONS_TREE: Operation[SessionTree] = Operation(
 SESSIONS_TREE_EVENTS: Operation[Event] = Operation(
     "GET", "/api/session/{sessionID}/tree/events", frozenset({400, 401, 404}), "stream", Event
 )
+SESSIONS_OVERVIEW: Operation[Page[OverviewSession]] = Operation(
+    "GET", "/api/overview", frozenset({400, 401}), "page", OverviewSession
+)
+SESSIONS_OPEN_REQUESTS: Operation[builtins.list[OpenRequest]] = Operation(
+    "GET", "/api/request", frozenset({400, 401}), "data", builtins.list[OpenRequest]
+)
+SESSIONS_LEDGER: Operation[History] = Operation(
+    "GET", "/api/session/{sessionID}/ledger", frozenset({400, 401, 404}), "history"
+)
+SESSIONS_WINDOW: Operation[Window | None] = Operation(
+    "GET", "/api/session/{sessionID}/window", frozenset({400, 401, 404}), "data", Window | None
+)
+SESSIONS_TIMELINE: Operation[Timeline] = Operation(
+    "GET", "/api/session/{sessionID}/timeline", frozenset({400, 401, 404}), "data", Timeline
+)
+SESSIONS_LOG: Operation[History] = Operation(
+    "GET", "/api/session/{sessionID}/log", frozenset({400, 401, 404}), "history"
+)
+SESSIONS_LOG_ENTRY: Operation[LogEntry] = Operation(
+    "GET", "/api/session/{sessionID}/log/{seq}", frozenset({400, 401, 404}), "data", LogEntry
+)
+SESSIONS_PAST: Operation[PastSession] = Operation(
+    "GET", "/api/session/{sessionID}/at/{seq}", frozenset({400, 401, 404}), "data", PastSession
+)
+SESSIONS_CHANGES: Operation[Changes] = Operation(
+    "GET", "/api/session/{sessionID}/changes", frozenset({400, 401, 404, 500}), "data", Changes
+)
+SESSIONS_RENDERED: Operation[Page[Entry]] = Operation(
+    "GET", "/api/session/{sessionID}/rendered", frozenset({400, 401, 404}), "page", Entry
+)
+SESSIONS_RENDERED_CALL: Operation[CallBody] = Operation(
+    "GET", "/api/session/{sessionID}/rendered/{messageID}/{callID}", frozenset({400, 401, 404}), "data", CallBody
+)
 PERMISSIONS_LIST_REQUESTS: Operation[Located[builtins.list[PermissionRequest]]] = Operation(
     "GET", "/api/permission/request", frozenset({400, 401}), "location", builtins.list[PermissionRequest]
 )
@@ -215,6 +253,9 @@ PERMISSIONS_CREATE: Operation[Evaluation] = Operation(
 )
 PERMISSIONS_LIST: Operation[builtins.list[PermissionRequest]] = Operation(
     "GET", "/api/session/{sessionID}/permission", frozenset({400, 401, 404}), "data", builtins.list[PermissionRequest]
+)
+PERMISSIONS_LINK: Operation[ApprovalLink] = Operation(
+    "POST", "/api/session/{sessionID}/permission/{requestID}/link", frozenset({400, 401, 404}), "data", ApprovalLink
 )
 PERMISSIONS_GET: Operation[PermissionRequest] = Operation(
     "GET", "/api/session/{sessionID}/permission/{requestID}", frozenset({400, 401, 404}), "data", PermissionRequest
@@ -389,4 +430,10 @@ METRICS_READ: Operation[builtins.dict[str, builtins.dict[str, builtins.dict[str,
 )
 OPENAPI_DOCUMENT: Operation[builtins.dict[str, Any]] = Operation(
     "GET", "/openapi.json", frozenset({400, 401}), "bare", builtins.dict[str, Any]
+)
+SYSTEM_INFO: Operation[SystemInfo] = Operation(
+    "GET", "/api/system", frozenset({400, 401}), "data", SystemInfo
+)
+SYSTEM_DOCTOR: Operation[DoctorReport] = Operation(
+    "POST", "/api/system/doctor", frozenset({400, 401}), "data", DoctorReport
 )

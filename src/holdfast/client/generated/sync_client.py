@@ -32,15 +32,20 @@ if TYPE_CHECKING:
     from holdfast.schema.inbox import InboxInput
     from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
     from holdfast.schema.instruction import InstructionEntry
+    from holdfast.schema.ledger import Window
     from holdfast.schema.location import Location, LocationInfo
     from holdfast.schema.mcp import McpCallResult, McpConfig, McpLog, McpResourceCatalog, McpServer
     from holdfast.schema.model import ModelRef
+    from holdfast.schema.overview import DoctorReport, OpenRequest, OverviewSession, SystemInfo
+    from holdfast.schema.past import Changes, LogEntry, PastSession
     from holdfast.schema.permission import PermissionRequest, PermissionSource, SavedApproval
     from holdfast.schema.prompt import Admission, AgentInput, FileInput, JsonFormat, PromptInput, SkillInput, TextFormat
     from holdfast.schema.pty import Pty, PtySize, PtyTicket
     from holdfast.schema.question import QuestionRequest
+    from holdfast.schema.rendered import ApprovalLink, CallBody, Entry
     from holdfast.schema.session import ForkBefore, ForkThrough, Revert, Session, SessionActive
     from holdfast.schema.session_message import SessionMessage
+    from holdfast.schema.timeline import Timeline
     from holdfast.schema.todo import Todo
     from holdfast.schema.tree import SessionTree
     from holdfast.schema.typed_event import Event
@@ -535,6 +540,99 @@ class SessionsGroup:
             options=options,
         )
 
+    def overview(self, *, open: bool | None = None, limit: int | None = None, cursor: str | None = None, search: str | None = None, directory: str | None = None, archived: bool | None = None, options: Options | None = None) -> Page[OverviewSession]:
+        """A page of Sessions with what each does now, most recently changed first. Fails with InvalidCursorError."""
+        return self._core.call(
+            operations.SESSIONS_OVERVIEW,
+            query={"open": open, "limit": limit, "cursor": cursor, "search": search, "directory": directory, "archived": archived},
+            options=options,
+        )
+
+    def open_requests(self, *, options: Options | None = None) -> builtins.list[OpenRequest]:
+        """Everything that waits for a person, of all Sessions and directories, oldest first: permissions, questions, forms, and turns whose process ended."""
+        return self._core.call(
+            operations.SESSIONS_OPEN_REQUESTS,
+            options=options,
+        )
+
+    def ledger(self, session_id: str, *, limit: int | None = None, before: int | None = None, options: Options | None = None) -> History:
+        """The requests that the Session sent to models, oldest first: sizes, tokens, cost, and what broke the common prefix. Fails with SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_LEDGER,
+            params={"sessionID": session_id},
+            query={"limit": limit, "before": before},
+            options=options,
+        )
+
+    def window(self, session_id: str, *, seq: int | None = None, options: Options | None = None) -> Window | None:
+        """How the newest request fills the context window, or null before the first. Fails with SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_WINDOW,
+            params={"sessionID": session_id},
+            query={"seq": seq},
+            options=options,
+        )
+
+    def timeline(self, session_id: str, *, limit: int | None = None, before: int | None = None, options: Options | None = None) -> Timeline:
+        """Spans of work and of waiting, each with its cause, and moments that matter. Fails with SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_TIMELINE,
+            params={"sessionID": session_id},
+            query={"limit": limit, "before": before},
+            options=options,
+        )
+
+    def log(self, session_id: str, *, limit: int | None = None, after: int | None = None, before: int | None = None, types: str | None = None, search: str | None = None, options: Options | None = None) -> History:
+        """A page of the durable log, with private events, oldest first. Fails with SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_LOG,
+            params={"sessionID": session_id},
+            query={"limit": limit, "after": after, "before": before, "types": types, "search": search},
+            options=options,
+        )
+
+    def log_entry(self, session_id: str, *, seq: int, options: Options | None = None) -> LogEntry:
+        """One durable event, whole. Fails with NotFoundError, SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_LOG_ENTRY,
+            params={"sessionID": session_id, "seq": seq},
+            options=options,
+        )
+
+    def past(self, session_id: str, *, seq: int, limit: int | None = None, options: Options | None = None) -> PastSession:
+        """The Session as it was after the event with this sequence, computed from the log. Fails with NotFoundError, SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_PAST,
+            params={"sessionID": session_id, "seq": seq},
+            query={"limit": limit},
+            options=options,
+        )
+
+    def changes(self, session_id: str, *, options: Options | None = None) -> Changes:
+        """The files that the Session's tools changed, compared with how they were before its first step. Fails with UnknownError, SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_CHANGES,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+    def rendered(self, session_id: str, *, limit: int | None = None, order: Literal["asc", "desc"] | None = None, cursor: str | None = None, at: int | None = None, options: Options | None = None) -> Page[Entry]:
+        """A page of the conversation with texts as safe HTML, tool calls as one line each, and marks between messages. Fails with InvalidCursorError, NotFoundError, SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_RENDERED,
+            params={"sessionID": session_id},
+            query={"limit": limit, "order": order, "cursor": cursor, "at": at},
+            options=options,
+        )
+
+    def rendered_call(self, session_id: str, *, message_id: str, call_id: str, options: Options | None = None) -> CallBody:
+        """The input and output of a tool call as safe HTML: a diff, a terminal's output, highlighted code. Of a call that waits for permission, what it would change. Fails with MessageNotFoundError, NotFoundError, SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_RENDERED_CALL,
+            params={"sessionID": session_id, "messageID": message_id, "callID": call_id},
+            options=options,
+        )
+
 
 class PermissionsGroup:
     def __init__(self, core: SyncCore) -> None:
@@ -578,6 +676,15 @@ class PermissionsGroup:
         return self._core.call(
             operations.PERMISSIONS_LIST,
             params={"sessionID": session_id},
+            options=options,
+        )
+
+    def link(self, session_id: str, *, request_id: str, seconds: int | None = None, options: Options | None = None) -> ApprovalLink:
+        """Make a link with which a person answers one pending permission request once, without signing in. It expires. Fails with PermissionNotFoundError, SessionNotFoundError."""
+        return self._core.call(
+            operations.PERMISSIONS_LINK,
+            params={"sessionID": session_id, "requestID": request_id},
+            payload={"seconds": seconds},
             options=options,
         )
 
@@ -1179,6 +1286,25 @@ class OpenapiGroup:
         )
 
 
+class SystemGroup:
+    def __init__(self, core: SyncCore) -> None:
+        self._core = core
+
+    def info(self, *, options: Options | None = None) -> SystemInfo:
+        """The processes on the database, what they execute and wait for, and the database itself."""
+        return self._core.call(
+            operations.SYSTEM_INFO,
+            options=options,
+        )
+
+    def doctor(self, *, options: Options | None = None) -> DoctorReport:
+        """Compare what clients see with the event log, and check the configuration. A caller that disconnects ends it."""
+        return self._core.call(
+            operations.SYSTEM_DOCTOR,
+            options=options,
+        )
+
+
 class Client:
     """Construction does no I/O. Leaving the `with` block closes the transport."""
 
@@ -1208,6 +1334,7 @@ class Client:
         self.project_copies = ProjectCopiesGroup(core)
         self.metrics = MetricsGroup(core)
         self.openapi = OpenapiGroup(core)
+        self.system = SystemGroup(core)
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,65 @@
+"""Operations over all Sessions: what each does, which requests wait for a person, and the state of the server."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.protocol.endpoint import Endpoint, endpoint
+from holdfast.schema.errors import InvalidCursorError
+from holdfast.schema.overview import DoctorReport, OpenRequest, OverviewSession, SystemInfo
+from holdfast.schema.record import Record
+
+
+class OverviewQuery(Record):
+    open: bool | None = None
+    """Only Sessions that are not idle, with those that have a parent. Otherwise all Sessions without a parent."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=500)] | None = None
+    """100 by default."""
+    cursor: str | None = None
+    search: str | None = None
+    """Only Sessions with this text in their title or directory, whatever its case."""
+    directory: str | None = None
+    archived: bool | None = None
+    """Only archived Sessions; without it, only others."""
+
+
+ENDPOINTS: tuple[Endpoint, ...] = tuple(
+    replace(endpoint, extension=True, handler=f"overview.{endpoint.name}")
+    for endpoint in (
+        endpoint(
+            "sessions.overview",
+            "GET /api/overview",
+            "holdfast.overview",
+            "A page of Sessions with what each does now, most recently changed first.",
+            query=OverviewQuery,
+            page=OverviewSession,
+            errors=(InvalidCursorError,),
+        ),
+        endpoint(
+            "sessions.open_requests",
+            "GET /api/request",
+            "holdfast.request.list",
+            "Everything that waits for a person, of all Sessions and directories, oldest first: permissions, "
+            "questions, forms, and turns whose process ended.",
+            data=list[OpenRequest],
+        ),
+        endpoint(
+            "system.info",
+            "GET /api/system",
+            "holdfast.system.get",
+            "The processes on the database, what they execute and wait for, and the database itself.",
+            data=SystemInfo,
+        ),
+        endpoint(
+            "system.doctor",
+            "POST /api/system/doctor",
+            "holdfast.system.doctor",
+            "Compare what clients see with the event log, and check the configuration. A caller that disconnects ends "
+            "it.",
+            data=DoctorReport,
+        ),
+    )
+)

@@ -1,0 +1,1 @@
+"""Handlers of `protocol/overview.py`."""
