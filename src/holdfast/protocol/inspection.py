@@ -86,8 +86,8 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             "sessions.ledger",
             "GET /ledger",
             "holdfast.session.ledger",
-            "The requests that the Session sent to models, oldest first: sizes, tokens, cost, and what broke the common "
-            "prefix.",
+            "The requests that the Session sent to models, oldest first: sizes, tokens, cost, and what broke the "
+            "common prefix.",
             query=LedgerQuery,
             history=LedgerEntry,
         ),
@@ -157,8 +157,8 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             "sessions.rendered_call",
             "GET /rendered/{messageID}/{callID}",
             "holdfast.session.rendered.call",
-            "The input and output of a tool call as safe HTML: a diff, a terminal's output, highlighted code. Of a call "
-            "that waits for permission, what it would change.",
+            "The input and output of a tool call as safe HTML: a diff, a terminal's output, highlighted code. Of a "
+            "call that waits for permission, what it would change.",
             params=CallPath,
             data=CallBody,
             errors=(MessageNotFoundError, NotFoundError),
