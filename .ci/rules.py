@@ -308,7 +308,7 @@ def cited(text: str) -> Iterator[str]:
             yield from (f"{prefix}-{number:03d}" for number in range(int(first), int(last or first) + 1))
 
 
-PREFIXES = frozenset({"API", "CAT", "CMP", "CTX", "EVT", "LLM", "MCP", "SES", "STO", "TOL"})
+PREFIXES = frozenset({"API", "CAT", "CMP", "CTX", "EVT", "LLM", "MCP", "SES", "STO", "TOL", "WEB"})
 
 
 # -- the index ---------------------------------------------------------------------------------------------------------
