@@ -1,0 +1,1 @@
+"""The page at `/`: its files, who is signed in, approval links, and the stream that keeps it current."""
