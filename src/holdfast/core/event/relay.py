@@ -289,15 +289,16 @@ class Relay:
             self._looking = None
 
     async def _announce_stored(self) -> None:
-        """Announce everything committed since the last read, with held units in their places."""
-        reached: dict[str, int] = {}
+        """Announce everything committed since the last read, with held units in their places. Only units that were held
+        before the read began: it may not have seen what was committed before later ones."""
+        held, reached = list(self._held), dict[str, int]()
         for moved in await self._database.fetch("event.moved_since", {"position": self._position}, into=NewEvents):
             self._position = moved.position
             reached[moved.aggregate_id] = moved.last
             if moved.aggregate_id not in self._heard:
                 self._hear(moved.aggregate_id, moved.first - 1)
         position = self._position
-        for aggregate_id in {**reached, **self._held}:
+        for aggregate_id in {**reached, **dict.fromkeys(held)}:
             await self._settle(aggregate_id)
             await self._catch_up(aggregate_id, reached.get(aggregate_id, -1))
         self.reached = position
