@@ -55,6 +55,7 @@ from holdfast.core.runtime.recovery import Recovery
 from holdfast.core.runtime.reverts import Reverts
 from holdfast.core.runtime.sessions import Sessions
 from holdfast.core.runtime.sign_in_forms import SignInForms
+from holdfast.core.runtime.states import SessionStates
 from holdfast.core.runtime.storage_choice import storage_place
 from holdfast.core.runtime.takeover import Takeover
 from holdfast.core.runtime.tree_changes import TreeChanges
@@ -298,7 +299,8 @@ class Runtime:
         sign_ins = SignInForms(self.log, self.database, self.credentials, clock, wakeups, goes_on=self._options.goes_on)
         self.recovery = Recovery(sessions, self.database, self.execution, tasks, trees, self._recovery_policy, sign_ins)
         self.takeover = Takeover(self.nodes, self._ownership, self.recovery, self.node_secrets)
-        self.trees = Trees(self.database, self.store, trees, self.execution, clock)
+        states = SessionStates(self.database, self.store, trees, self.execution, clock)
+        self.trees = Trees(trees, states)
         self.tree_tail = TreeTail(self.database, self.log.relay, ids, trees.member_ids)
         self.sessions = Sessions(
             sessions,
