@@ -76,7 +76,7 @@ class SessionStates:
     ) -> dict[str, list[WaitInfo]]:
         """Of an idle Session nothing is read."""
         waits: dict[str, list[WaitInfo]] = defaultdict(list)
-        busy = [id for id, row in rows.items() if row.owes or row.pending or id in running]
+        busy = [id for id, row in rows.items() if row.busy or id in running]
         if not busy:
             return waits
         key = {"ids": encode(busy).decode()}
