@@ -167,6 +167,6 @@ def _conditions(chosen: OverviewFilter) -> dict[str, Value]:
 
 
 def _line(session_id: str, states: States, details: dict[str, _Details]) -> str | None:
-    waits, found = states.waits(session_id), details.get(session_id)
-    text = waits[0].what if waits else (found.text if found is not None else None)
+    wait, found = states.cause(session_id), details.get(session_id)
+    text = wait.what if wait is not None else (found.text if found is not None else None)
     return " ".join(text.split())[:LINE] or None if text is not None else None

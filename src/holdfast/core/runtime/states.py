@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 TEXT = 200
 """Characters of a request."""
-PERSON = ("permission", "question", "form", "authorization")
+HOLDING = ("permission", "question", "form", "authorization", "subagent", "budget")
+"""Kinds of waits because of which a Session is said to wait, whether or not it is executed."""
 
 
 class States(Frozen):
@@ -42,9 +43,14 @@ class States(Frozen):
     def waits(self, session_id: str) -> tuple[WaitInfo, ...]:
         return tuple(self.waiting.get(session_id, ()))
 
+    def cause(self, session_id: str) -> WaitInfo | None:
+        """The first wait, of those that its state comes from if there are any."""
+        waits = self.waits(session_id)
+        return next((wait for wait in waits if wait.kind in HOLDING), waits[0] if waits else None)
+
     def state(self, session_id: str) -> NodeState:
         row, kinds = self.rows[session_id], {wait.kind for wait in self.waits(session_id)}
-        if kinds & {*PERSON, "subagent", "budget"}:
+        if kinds.intersection(HOLDING):
             return "waiting"
         if session_id in self.running:
             return "running"
