@@ -58,7 +58,7 @@ class Doctor:
         return [
             DoctorFinding(
                 level="error",
-                what=f"{aggregate_id}: {count} {'row' if count == 1 else 'rows'} of {table} differ from the event log",
+                what=f"{aggregate_id}: {_rows(count, table)} from the event log",
                 fix=REBUILD,
             )
             for (aggregate_id, table), count in found.items()
@@ -71,13 +71,16 @@ def _configuration(problem: ConfigProblem) -> DoctorFinding:
     return DoctorFinding(level=problem.severity, what=f"{place}: {problem.message}", fix=f"{change}, in {problem.path}")
 
 
+def _rows(count: int, table: str) -> str:
+    return f"1 row of {table} differs" if count == 1 else f"{count} rows of {table} differ"
+
+
 def _bounded(findings: list[DoctorFinding]) -> list[DoctorFinding]:
     """Errors first."""
     ordered = sorted(findings, key=lambda finding: finding.level)
     if len(ordered) <= MOST_FINDINGS:
         return ordered
     more = len(ordered) - MOST_FINDINGS
-    rest = DoctorFinding(
-        level="warning", what=f"{more} findings more are not told", fix="`holdfast doctor` counts all of them"
-    )
+    what = "1 finding is not told" if more == 1 else f"{more} findings are not told"
+    rest = DoctorFinding(level="warning", what=what, fix="`holdfast doctor` counts all of them")
     return [*ordered[:MOST_FINDINGS], rest]
