@@ -242,8 +242,9 @@ async def test_directory_and_archived_choose_and_cursors_keep_it(world: World) -
         page = await hf.sessions.overview(directory=str(world.project), limit=1)
         rest = await hf.sessions.overview(cursor=page.next)
         assert [item.session.id for item in (*page.items, *rest.items)] == [here[2], here[1]]
-        with pytest.raises(ApiError):
-            await hf.sessions.overview(search="x" * 1001)
+        for refused in ("x" * 1001, "a\0b"):
+            with pytest.raises(ApiError):
+                await hf.sessions.overview(search=refused)
 
 
 async def told(hf: Holdfast, **chosen: Any) -> list[str]:

@@ -20,7 +20,7 @@ class OverviewQuery(Record):
     """100 by default; with `open` 500, which is the most."""
     cursor: str | None = None
     """Not with `open`, which has one page."""
-    search: Annotated[str, msgspec.Meta(max_length=1000)] | None = None
+    search: Annotated[str, msgspec.Meta(max_length=1000, pattern=r"^[^\x00]*$")] | None = None
     """Only Sessions with this text in their title or directory, whatever its case."""
     directory: str | None = None
     archived: bool | None = None

@@ -3,7 +3,7 @@ that are not told and have nothing to do are not read."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -39,7 +39,7 @@ LATEST = 2**53 - 1
 
 
 class OverviewFilter(msgspec.Struct, frozen=True, omit_defaults=True):
-    search: Annotated[str, msgspec.Meta(max_length=1000)] | None = None
+    search: str | None = None
     """A part of the title or of the directory, whatever its case."""
     directory: str | None = None
     archived: bool | None = None
@@ -115,6 +115,7 @@ class Overview:
             "events": LOOKED_BACK,
         }
         details = {row.id: row for row in await self._database.fetch_large("overview.details", key, into=_Details)}
+        built = self._locations.built()
         return [
             OverviewSession(
                 session=session,
@@ -124,7 +125,7 @@ class Overview:
                 pending=states.rows[session.id].pending,
                 requests=requests[session.id],
                 line=_line(session.id, states, details),
-                context=self._context(session, details.get(session.id)),
+                context=_context(details.get(session.id), built.get(session.location)),
             )
             for session in sessions
             if session.id in places and session.id in states.rows  # not deleted meanwhile
@@ -134,15 +135,6 @@ class Overview:
         """Where these Sessions are in their trees; parents before their children."""
         places = await self._trees.places(ids)
         return {place.id: place for place in sorted(places.values(), key=lambda place: place.depth)}
-
-    def _context(self, session: Session, details: _Details | None) -> ContextUse | None:
-        """The limit is known where the Session's Location is open: none is opened for it."""
-        if details is None or (step := details.step) is None:
-            return None
-        used = step.tokens.input + step.tokens.cache.read + step.tokens.cache.write
-        services = self._locations.built().get(session.location)
-        model = services.catalog.model(step.model.provider_id, step.model.id) if services is not None else None
-        return ContextUse(used=used, limit=(model.limit.context or None) if model is not None else None)
 
 
 class _Step(Frozen):
@@ -170,3 +162,12 @@ def _line(session_id: str, states: States, details: dict[str, _Details]) -> str 
     wait, found = states.cause(session_id), details.get(session_id)
     text = wait.what if wait is not None else (found.text if found is not None else None)
     return " ".join(text.split())[:LINE] or None if text is not None else None
+
+
+def _context(details: _Details | None, services: LocationServices | None) -> ContextUse | None:
+    """`services` are those of the Session's Location if it is open: it is not opened for the limit."""
+    if details is None or (step := details.step) is None:
+        return None
+    used = step.tokens.input + step.tokens.cache.read + step.tokens.cache.write
+    model = services.catalog.model(step.model.provider_id, step.model.id) if services is not None else None
+    return ContextUse(used=used, limit=(model.limit.context or None) if model is not None else None)
