@@ -200,7 +200,7 @@ async def test_a_cursor_that_was_edited_or_does_not_fit_is_refused(world: World)
             assert refused.value.status == 400
 
 
-TITLES = ("100% done", "100 done", "snake_case", "snakeXcase", "Grüße aus KÖLN", "a*b[c]\\d", "plain")
+TITLES = ("100% done", "100 done", "snake_case", "snakeXcase", "Grüße aus KÖLN", "a*b[c]\\d", "^up-down!", "plain")
 
 
 @pytest.mark.parametrize(
@@ -213,6 +213,10 @@ TITLES = ("100% done", "100 done", "snake_case", "snakeXcase", "Grüße aus KÖL
         ("köln", {"Grüße aus KÖLN"}),
         ("*B[", {"a*b[c]\\d"}),
         ("]\\D", {"a*b[c]\\d"}),
+        ("^U", {"^up-down!"}),
+        ("P-D", {"^up-down!"}),
+        ("n!", {"^up-down!"}),
+        ("^p", set()),
         ("b.c", set()),
         ("nothing", set()),
     ],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.core.runtime.text_search import glob_of, regex_of
+from holdfast.core.runtime.text_search import pattern_of
 from holdfast.core.session.stored_sessions import SessionRow
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
@@ -151,11 +151,7 @@ class _Details(Frozen):
 
 
 def _conditions(chosen: OverviewFilter) -> dict[str, Value]:
-    return {
-        "directory": chosen.directory,
-        "glob": glob_of(chosen.search) if chosen.search else None,
-        "regex": regex_of(chosen.search) if chosen.search else None,
-    }
+    return {"directory": chosen.directory, "search": pattern_of(chosen.search) if chosen.search else None}
 
 
 def _line(session_id: str, states: States, details: dict[str, _Details]) -> str | None:

@@ -14,7 +14,7 @@ select session.id, session.parent_id, session.project_id, session.agent, session
   session.workspace_id, session.path, session.revert, session.fork
 from open cross join session on session.id = open.id
 where (:directory is null or session.directory = :directory)
-  and (:glob is null or session.title glob :glob or session.directory glob :glob)
+  and (:search is null or session.title glob '*' || :search || '*' or session.directory glob '*' || :search || '*')
   and (:archived is null or :archived = (session.time_archived is not null))
 order by session.time_updated desc, session.id limit :limit
 
@@ -27,7 +27,7 @@ select session.id, session.parent_id, session.project_id, session.agent, session
 from session indexed by session_changed
 where parent_id is null and time_updated <= :anchor_time and (time_updated < :anchor_time or id > :anchor_id)
   and (:directory is null or directory = :directory)
-  and (:glob is null or title glob :glob or directory glob :glob)
+  and (:search is null or title glob '*' || :search || '*' or directory glob '*' || :search || '*')
   and :archived = (time_archived is not null)
 order by time_updated desc, id limit :limit
 
@@ -40,7 +40,7 @@ select session.id, session.parent_id, session.project_id, session.agent, session
 from session indexed by session_changed
 where parent_id is null and time_updated >= :anchor_time and (time_updated > :anchor_time or id < :anchor_id)
   and (:directory is null or directory = :directory)
-  and (:glob is null or title glob :glob or directory glob :glob)
+  and (:search is null or title glob '*' || :search || '*' or directory glob '*' || :search || '*')
   and :archived = (time_archived is not null)
 order by time_updated, id desc limit :limit
 

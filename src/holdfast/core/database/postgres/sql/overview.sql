@@ -12,7 +12,7 @@ select session.id, session.parent_id, session.project_id, session.agent, session
   session.workspace_id, session.path, session.revert, session.fork
 from open cross join lateral (select * from session where session.id = open.id offset 0) session
 where (:directory::text is null or texteq(session.directory, :directory))
-  and (:regex::text is null or session.title ~ :regex or session.directory ~ :regex)
+  and (:search::text is null or session.title ~ replace(:search, '^', '\^') or session.directory ~ replace(:search, '^', '\^'))
   and (:archived::bigint is null or :archived::bigint = (session.time_archived is not null)::int)
 order by session.time_updated desc, session.id limit :limit
 
@@ -25,7 +25,7 @@ from session
 where parent_id is null and time_updated <= :anchor_time and (time_updated < :anchor_time or id > :anchor_id)
   and (:directory::text is null or (
     hashtextextended(directory, 0) = hashtextextended(:directory, 0) and texteq(directory, :directory)))
-  and (:regex::text is null or title ~ :regex or directory ~ :regex)
+  and (:search::text is null or title ~ replace(:search, '^', '\^') or directory ~ replace(:search, '^', '\^'))
   and :archived::bigint = (time_archived is not null)::int
 order by time_updated desc, id limit :limit
 
@@ -38,7 +38,7 @@ from session
 where parent_id is null and time_updated >= :anchor_time and (time_updated > :anchor_time or id < :anchor_id)
   and (:directory::text is null or (
     hashtextextended(directory, 0) = hashtextextended(:directory, 0) and texteq(directory, :directory)))
-  and (:regex::text is null or title ~ :regex or directory ~ :regex)
+  and (:search::text is null or title ~ replace(:search, '^', '\^') or directory ~ replace(:search, '^', '\^'))
   and :archived::bigint = (time_archived is not null)::int
 order by time_updated, id desc limit :limit
 
