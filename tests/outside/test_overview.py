@@ -161,8 +161,8 @@ async def test_an_idle_session_has_its_last_words_and_the_size_of_its_context(wo
 
 
 async def test_pages_tell_every_session_once_while_sessions_change(world: World) -> None:
-    """WEB-303, WEB-305: what changes moves to the front; nothing is told twice, and what did not change is not left
-    out."""
+    """WEB-303, WEB-305: what changes moves to the front, and is found there; nothing is told twice, and what did not
+    change is not left out."""
     async with world.host() as hf:
         sessions = [await hf.sessions.create() for _ in range(9)]
         await asyncio.sleep(0.002)  # what changes in the same millisecond is ordered by id
@@ -180,8 +180,11 @@ async def test_pages_tell_every_session_once_while_sessions_change(world: World)
             told += [item.session.id for item in page.items]
             cursor = page.next
         assert told == [session.id for session in reversed(sessions[1:])]
+        ahead = await hf.sessions.overview(cursor=first.previous)
+        assert [item.session.id for item in ahead.items] == [created.id, sessions[0].id, ids[1]]
+        assert {*told, *(item.session.id for item in ahead.items)} == {created.id, *(one.id for one in sessions)}
         newest = await hf.sessions.overview(limit=3)
-        assert [item.session.id for item in newest.items] == [created.id, sessions[0].id, ids[1]]
+        assert newest.items == ahead.items
         after = await hf.sessions.overview(cursor=newest.next)
         back = await hf.sessions.overview(cursor=after.previous)
         assert back.items == newest.items
