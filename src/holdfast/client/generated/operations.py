@@ -435,5 +435,5 @@ SYSTEM_INFO: Operation[SystemInfo] = Operation(
     "GET", "/api/system", frozenset({400, 401}), "data", SystemInfo
 )
 SYSTEM_DOCTOR: Operation[DoctorReport] = Operation(
-    "POST", "/api/system/doctor", frozenset({400, 401}), "data", DoctorReport
+    "POST", "/api/system/doctor", frozenset({400, 401, 409}), "data", DoctorReport
 )

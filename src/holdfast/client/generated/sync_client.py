@@ -1298,7 +1298,7 @@ class SystemGroup:
         )
 
     def doctor(self, *, options: Options | None = None) -> DoctorReport:
-        """Compare what clients see with the event log, and check the configuration. A caller that disconnects ends it."""
+        """Compare what clients see with the event log, and check the configuration. A caller that disconnects ends it. One at a time. Fails with ConflictError."""
         return self._core.call(
             operations.SYSTEM_DOCTOR,
             options=options,
