@@ -141,6 +141,17 @@ class Draft:
     def empty(self) -> bool:
         return self._count == self._own
 
+    @property
+    def kept(self) -> int:
+        """How many bytes stay at the start when messages are added. Cache markers are not counted."""
+        return self._sealed.length + self._open_length
+
+    @property
+    def length(self) -> int:
+        """Of the whole body, without cache markers."""
+        trailer = self.trailer if self.role == "user" else b""
+        return self.kept + len(trailer) + len(self._closing) + len(self._tail)
+
     def chunks(self, *, marker: bytes = b"", newest: int = 0) -> list[bytes]:
         """The whole body in few pieces, with a marker in each of the newest `newest` messages to the model."""
         trailer = self.trailer if self.role == "user" else b""
