@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from holdfast.core.runner.prefix import Prefix
 from holdfast.core.runner.request_size import BLOCK, FrameSize, RequestSize, common_start
@@ -30,6 +31,7 @@ LAST: TurnDispatched = decoder(TurnDispatched).decode(encode(OLD))
 
 def draft(*messages: bytes) -> Draft:
     made = Draft(b'{"messages":[')
+    made.begin_conversation()
     for message in messages:
         made.begin("user", b'{"text":"', b'"}')
         made.add(message)
@@ -37,7 +39,7 @@ def draft(*messages: bytes) -> Draft:
 
 
 def size(made: Draft) -> RequestSize:
-    return RequestSize(made, made, FrameSize(system=3, tools=2, baseline=1))
+    return RequestSize(made, made, FrameSize(system=3, baseline=1, tools=True))
 
 
 @given(st.binary(max_size=40), st.binary(max_size=40), st.binary(max_size=40))
@@ -101,12 +103,15 @@ def test_after_a_break_the_bytes_are_compared() -> None:
     assert event.bytes.same == len(b'{"messages":[{"text":"one"}{"text":"t') + 1
 
 
-def test_a_break_in_another_process_leaves_it_unknown() -> None:
-    """WEB-201."""
+def test_after_a_break_in_another_process_only_what_is_around_the_conversation_is_known() -> None:
+    """WEB-201: it is the same where system text, tools and controls are."""
     recorded = sized(Prefix(LAST, reverted=False), draft(b"one"), broken=False)
     event = sized(Prefix(recorded, reverted=False), draft(b"one"), broken=True)
     assert event.bytes is not None
-    assert event.bytes.same == 0
+    assert event.bytes.same == len(b'{"messages":[')
+    other = sized(Prefix(replace(recorded, system="other"), reverted=False), draft(b"one"), broken=True)
+    assert other.bytes is not None
+    assert other.bytes.same == 0
 
 
 def test_a_step_that_sends_nothing_has_no_size_and_keeps_what_is_known() -> None:

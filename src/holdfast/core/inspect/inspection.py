@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.core.inspect import ledger
 from holdfast.core.inspect.changes import changes_of
-from holdfast.core.inspect.fact import BEGINNINGS, PREFIX, TYPES, Fact, StoredFact
+from holdfast.core.inspect.fact import BEGINNINGS, PREFIX, PROMOTIONS, TYPES, Fact, StoredFact
 from holdfast.core.inspect.past import Past
 from holdfast.core.inspect.stored_log import END, LogPage, StoredLog
 from holdfast.core.inspect.timeline import Folding
@@ -20,6 +20,7 @@ from holdfast.core.location.settings import session_settings
 from holdfast.core.session.stored_messages import SeqRow
 from holdfast.schema.codec import decoder, encode
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.ids import time_of_id
 from holdfast.schema.timeline import Timeline
 from holdfast.schema.turn_event import TurnDispatched
 
@@ -256,11 +257,14 @@ class Inspection:
 
 class _FactRow(Frozen):
     seq: int
+    id: str
     type: str
     data: str
 
     def fact(self) -> StoredFact:
         fact: Fact = decoder(Fact).decode(self.data)
+        if self.type in PROMOTIONS:
+            fact = replace(fact, timestamp=time_of_id(self.id, fact.timestamp))
         return StoredFact(seq=self.seq, type=self.type.removeprefix(PREFIX).rpartition(".")[0], fact=fact)
 
 

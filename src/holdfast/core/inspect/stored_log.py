@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.core.inspect.errors import NoSuchSequence
+from holdfast.core.inspect.fact import PROMOTIONS
 from holdfast.schema.codec import decoder, encode
 from holdfast.schema.exceptions import InvalidRequest
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.ids import time_of_id
 from holdfast.schema.past import LogEntry
 from holdfast.schema.record import Record
 
@@ -88,7 +90,7 @@ class StoredLog:
             seq=row.seq,
             id=row.id,
             type=row.type,
-            time=_time(row),
+            time=time_of_id(row.id, _time(row)) if row.type in PROMOTIONS else _time(row),
             public=known is not None and known.public,
             size=row.size,
             data=msgspec.Raw(row.data) if row.data is not None else msgspec.UNSET,

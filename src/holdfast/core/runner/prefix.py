@@ -80,9 +80,14 @@ class Prefix:
         kept = self._last.kept if self._last is not None else None
         if size is None:
             return replace(event, bytes=None, kept=None if broken else kept)
-        same = min(kept or 0, size.kept)
-        if broken:
-            same = size.same_as(*self._sent) if self._sent is not None else 0
+        if not broken:
+            same = min(kept or 0, size.kept)
+        elif self._sent is not None:
+            same = size.same_as(*self._sent)
+        else:  # another process, or an earlier drain, had the bytes
+            same = (
+                min(kept or 0, size.draft.before) if self._last is not None and _framed_alike(self._last, event) else 0
+            )
         self._sent = (size.draft, size.kept)
         return replace(event, bytes=size.recorded(same), kept=size.kept)
 
@@ -115,6 +120,12 @@ class Prefix:
         if self._tools[0] is not tools:
             self._tools = (tools, _mark(tools))
         return self._tools[1]
+
+
+def _framed_alike(one: TurnDispatched, other: TurnDispatched) -> bool:
+    """Whether two requests differ in their conversation only."""
+    frames = [(item.model, item.system, item.tools, item.controls, item.format) for item in (one, other)]
+    return frames[0] == frames[1]
 
 
 def _rewritten(last: ConversationPrint | None, now: Sequence[Message] | None) -> bool:

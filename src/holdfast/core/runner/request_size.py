@@ -18,19 +18,21 @@ BLOCK = 64 * 1024
 
 
 class FrameSize(Frozen):
-    """Of a request without its conversation, as neutral JSON."""
+    """Of a request without its conversation, as neutral JSON. Protocols wrap texts hardly at all, and tools each in its
+    own way."""
 
     characters: int = 0
     system: int = 0
-    """This and the others are bytes."""
-    tools: int = 0
+    """This and the next are bytes."""
     baseline: int = 0
+    tools: bool = False
+    """Whether there are any."""
 
 
 def frame_size(system: Sequence[SystemPart], tools: Sequence[ToolDefinition], baseline: str) -> FrameSize:
     texts, definitions = encode(system), encode(tools)
     characters = len(texts.decode()) + len(definitions.decode()) + len("[,]")  # a pair of both
-    return FrameSize(characters, len(texts), len(definitions), len(encode(baseline)) if baseline else 0)
+    return FrameSize(characters, len(texts), len(encode(baseline)) if baseline else 0, bool(tools))
 
 
 class RequestSize(Frozen):
@@ -54,13 +56,14 @@ class RequestSize(Frozen):
         return common_start(one, other)
 
     def recorded(self, same: int) -> RequestBytes:
-        total, frame = self.body.length, self.frame
-        system = min(frame.system, total)
+        """What is around the conversation and no system text is tools, if there are any: controls are short."""
+        around, frame = self.body.frame_length, self.frame
+        system = min(frame.system, around)
         return RequestBytes(
-            total=total,
+            total=self.body.length,
             same=same,
             system=system,
-            tools=min(frame.tools, total - system),
+            tools=around - system if frame.tools else 0,
             baseline=min(frame.baseline, system),
         )
 

@@ -59,7 +59,7 @@ order by seq desc limit :limit
 
 -- name: inspect.facts_asc
 -- Events of some types; of large ones only what the timeline shows.
-select seq, type, case when octet_length(data) <= :most then data else json_object(
+select seq, id, type, case when octet_length(data) <= :most then data else json_object(
   'timestamp', json_extract(data, '$.timestamp'),
   'messageID', json_extract(data, '$.messageID'),
   'assistantMessageID', json_extract(data, '$.assistantMessageID'),
@@ -77,7 +77,7 @@ where aggregate_id = :session_id and seq > :after and type in (select value from
 order by seq limit :limit
 
 -- name: inspect.facts_desc
-select seq, type, case when octet_length(data) <= :most then data else json_object(
+select seq, id, type, case when octet_length(data) <= :most then data else json_object(
   'timestamp', json_extract(data, '$.timestamp'),
   'messageID', json_extract(data, '$.messageID'),
   'assistantMessageID', json_extract(data, '$.assistantMessageID'),

@@ -46,7 +46,7 @@ where aggregate_id = :session_id and seq > :after and seq < :before
 order by seq desc limit :limit
 
 -- name: inspect.facts_asc
-select seq, type, case when octet_length(data) <= :most then data else (
+select seq, id, type, case when octet_length(data) <= :most then data else (
   select json_build_object(
     'timestamp', whole.data -> 'timestamp',
     'messageID', whole.data -> 'messageID',
@@ -67,7 +67,7 @@ where aggregate_id = :session_id and seq > :after
 order by seq limit :limit
 
 -- name: inspect.facts_desc
-select seq, type, case when octet_length(data) <= :most then data else (
+select seq, id, type, case when octet_length(data) <= :most then data else (
   select json_build_object(
     'timestamp', whole.data -> 'timestamp',
     'messageID', whole.data -> 'messageID',
