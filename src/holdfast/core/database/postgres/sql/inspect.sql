@@ -23,7 +23,7 @@ order by seq desc limit 1
 
 -- name: inspect.log_asc
 select seq, id, type, octet_length(data) as size, substr(data, 1, 200) as head,
-  case when octet_length(data) <= :most then data end as data
+  case when octet_length(data) <= :most::bigint then data end as data
 from event
 where aggregate_id = :session_id and seq > :after and seq < :before
   and (:beginnings::text is null or exists (
@@ -35,7 +35,7 @@ order by seq limit :limit
 
 -- name: inspect.log_desc
 select seq, id, type, octet_length(data) as size, substr(data, 1, 200) as head,
-  case when octet_length(data) <= :most then data end as data
+  case when octet_length(data) <= :most::bigint then data end as data
 from event
 where aggregate_id = :session_id and seq > :after and seq < :before
   and (:beginnings::text is null or exists (
@@ -46,7 +46,7 @@ where aggregate_id = :session_id and seq > :after and seq < :before
 order by seq desc limit :limit
 
 -- name: inspect.facts_asc
-select seq, id, type, case when octet_length(data) <= :most then data else (
+select seq, id, type, case when octet_length(data) <= :most::bigint then data else (
   select json_build_object(
     'timestamp', whole.data -> 'timestamp',
     'messageID', whole.data -> 'messageID',
@@ -67,7 +67,7 @@ where aggregate_id = :session_id and seq > :after
 order by seq limit :limit
 
 -- name: inspect.facts_desc
-select seq, id, type, case when octet_length(data) <= :most then data else (
+select seq, id, type, case when octet_length(data) <= :most::bigint then data else (
   select json_build_object(
     'timestamp', whole.data -> 'timestamp',
     'messageID', whole.data -> 'messageID',
