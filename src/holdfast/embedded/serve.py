@@ -183,8 +183,8 @@ async def serve(
     environment = dict(os.environ)
     node = configured_node(environment)
     with _password(environment, authorize=asked.authorize) as password:
-        credentials = Credentials(password, username(environment)) if password is not None else None
         generated = password is not None and given_password(environment) is None
+        credentials = Credentials(password, username(environment), generated) if password is not None else None
         listener = _listen(asked.hostname, asked.port)
         host, number = listener.getsockname()[:2]
         async with Runtime(options=HostOptions(trust=asked.trust, protect=True, sandbox=asked.sandbox)) as runtime:

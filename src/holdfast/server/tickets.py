@@ -29,6 +29,7 @@ class Claim(Frozen):
 class _IssuedTicket(Frozen):
     claim: Claim
     expires: float
+    sign_in: str | None
 
 
 class Tickets:
@@ -36,19 +37,25 @@ class Tickets:
         self._now = now
         self._issued: dict[str, _IssuedTicket] = {}
 
-    def issue(self, claim: Claim, seal: Callable[[str], str] | None = None) -> str:
-        """`seal` makes what is added to the ticket, so that other nodes see who issued it."""
+    def issue(self, claim: Claim, seal: Callable[[str], str] | None = None, *, sign_in: str | None = None) -> str:
+        """`seal` makes what is added to the ticket, so that other nodes see who issued it. `sign_in` is that of the
+        caller, if it is a page."""
         self._expire()
         ticket = str(uuid.uuid4())
         if seal is not None and (code := seal(ticket)):
             ticket = f"{ticket}.{code}"
-        self._issued[ticket] = _IssuedTicket(claim, self._now() + LIFETIME_SECONDS)
+        self._issued[ticket] = _IssuedTicket(claim, self._now() + LIFETIME_SECONDS, sign_in)
         return ticket
 
     def holds(self, ticket: str, pty_id: str) -> bool:
         """Whether it is valid for this terminal, in any Location. Does not consume it."""
         issued = self._issued.get(ticket)
         return issued is not None and issued.claim.pty_id == pty_id and issued.expires > self._now()
+
+    def sign_in(self, ticket: str) -> str | None:
+        """The sign-in of the page that asked for the ticket."""
+        issued = self._issued.get(ticket)
+        return issued.sign_in if issued is not None else None
 
     def consume(self, ticket: str, claim: Claim) -> bool:
         """Whether it is valid for this claim. Consumes it if so."""
