@@ -65,6 +65,8 @@ log = logging.getLogger(__name__)
 
 class Served(Frozen):
     url: str
+    page: str
+    """Where a browser on this machine opens the page."""
     credential: Path | None
     """The file with the generated password, if one was generated."""
 
@@ -211,7 +213,7 @@ async def serve(
                 environment, id=runtime.new_event_id(), url=near, data=runtime.paths.data, store=runtime.store_identity
             ) as local:
                 file = credential_file(environment) if generated else None
-                served = Served(_url(host, number), file)
+                served = Served(_url(host, number), f"{near}/", file)
                 async with _Background() as background:
 
                     def listening() -> None:

@@ -78,6 +78,7 @@ FILLED = (
     f"insert into todo select 'ses_' || i, 0, 'c', 's', 'p', 1, 1, 1 {EACH}",
     f"insert into session_attachment select 'ses_' || i, 'msg_' || i, 0, 'm', 'text', 'c' {EACH}",
     f"insert into session_instruction select 'ses_' || i, '/' || i % 40, '', '/p' || i, 1 {EACH}",
+    f"insert into approval_link select 't' || i, 'ses_' || i, 'per_' || i, i {EACH}",
 )
 TEXTS = {"position": "1:1:", "ids": "[]", "keys": "[]", "types": "[]"}
 
