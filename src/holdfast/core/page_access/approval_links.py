@@ -45,6 +45,8 @@ class LinkedRequest(Frozen):
     session_id: str
     """The Session that asks."""
     request_id: str
+    agent: str | None
+    since: int
 
 
 class ApprovalLinks:

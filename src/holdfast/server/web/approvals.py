@@ -50,11 +50,6 @@ class Approval(Record):
     body: CallBody
 
 
-class _Asked(msgspec.Struct, frozen=True):
-    agent: str | None
-    time_created: int
-
-
 class Approvals:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -64,7 +59,7 @@ class Approvals:
         """Raises LinkUnusable and TooManyAttempts."""
         async with self._linked(scope, payload.token) as (services, link, session):
             permission = await services.permissions.get(link.session_id, link.request_id)
-        return Approval(request=await self._described(session, permission), body=await self._body(permission))
+        return Approval(request=await self._described(link, session, permission), body=await self._body(permission))
 
     async def reply(self, scope: Scope, payload: ApprovalReplyPayload) -> None:
         """Raises LinkUnusable and TooManyAttempts."""
@@ -80,21 +75,21 @@ class Approvals:
         async with self._throttle.attempt(scope) as failed:
             try:
                 link = await self._runtime.page_access.links.find(token)
-                session = await self._runtime.store.find(link.session_id)
-                if session is None:
-                    raise LinkUnusable
-                async with self._runtime.locations.use(session.location) as services:
-                    yield services, link, session
-            except (PermissionNotFound, SessionNotFound):
-                raise LinkUnusable from None
             except LinkUnusable:
                 failed()
                 raise
+        session = await self._runtime.store.find(link.session_id)
+        if session is None:
+            raise LinkUnusable
+        try:
+            async with self._runtime.locations.use(session.location) as services:
+                yield services, link, session
+        except (PermissionNotFound, SessionNotFound):  # answered or deleted meanwhile
+            raise LinkUnusable from None
 
-    async def _described(self, session: Session, permission: PermissionRequest) -> OpenRequest:
+    async def _described(self, link: LinkedRequest, session: Session, permission: PermissionRequest) -> OpenRequest:
         ancestors = permission.ancestors or ()
         above = [await self._runtime.store.find(id) for id in ancestors]
-        rows = await self._runtime.database.fetch("request.get", {"id": permission.id}, into=_Asked)
         return OpenRequest(
             id=permission.id,
             kind="permission",
@@ -102,8 +97,8 @@ class Approvals:
             ancestors=ancestors,
             titles=tuple(each.title if each is not None else "" for each in (*above, session)),
             directory=session.location.directory,
-            agent=rows[0].agent if rows else None,
-            since=rows[0].time_created if rows else 0,
+            agent=link.agent,
+            since=link.since,
             permission=permission,
         )
 

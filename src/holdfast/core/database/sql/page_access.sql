@@ -56,7 +56,10 @@ delete from approval_link where request_id = :request_id and time_expires <= (
   select time_expires from approval_link where request_id = :request_id order by time_expires desc limit 1 offset :most)
 
 -- name: approval_link.get
-select session_id, request_id from approval_link where token = :token and time_expires > :now
+-- While its request is open.
+select link.session_id, link.request_id, request.agent, request.time_created as since
+from approval_link link join session_request request on request.id = link.request_id
+where link.token = :token and link.time_expires > :now and request.reply is null
 
 -- name: approval_link.use
 delete from approval_link where token = :token and time_expires > :now
