@@ -181,7 +181,8 @@ class App:
         if self._access.credentials is None and endpoint.group in PRIVATE_GROUPS:
             self._access.check_page(headers)
         if endpoint.group == "ptys" and self._other_nodes is not None and not by_node:
-            forwarded = await self._ptys().forwarded(endpoint, path, named_place(query, headers), headers, receive)
+            place = named_place(query, headers)
+            forwarded = await self._ptys().forwarded(endpoint, path, place, headers, receive, sign_in)
             if forwarded is not None:
                 return forwarded
         scope_of = endpoint.scope

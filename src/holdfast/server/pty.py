@@ -18,9 +18,11 @@ from urllib.parse import unquote
 
 from holdfast.core.pty.errors import PtyNotFound
 from holdfast.core.pty.variables import check_variables
+from holdfast.schema.codec import decoder
 from holdfast.schema.exceptions import ApiError, Forbidden, InvalidRequest
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.pty import PtyTicket
+from holdfast.schema.record import Record
 from holdfast.server.errors import to_public
 from holdfast.server.handlers.events import SIGNATURE
 from holdfast.server.head import read_head
@@ -127,13 +129,19 @@ class PtyServer:
         place: NamedPlace,
         headers: Mapping[str, str],
         receive: Receive,
+        sign_in: str | None = None,
     ) -> HttpReply | None:
-        """The answer of another node, if it has the terminal or the Location."""
+        """The answer of another node, if it has the terminal or the Location. `sign_in` is the caller's, if it is a
+        page."""
         if self._forwarding is None:
             return None
         if endpoint.name == "connect_token":
             self._check_ticket_request(headers)
-        return await self._forwarding.reply(endpoint, params, place, headers, receive)
+        reply = await self._forwarding.reply(endpoint, params, place, headers, receive)
+        if endpoint.name == "connect_token" and reply is not None and reply.status == 200 and sign_in is not None:
+            issued: _IssuedElsewhere = decoder(_IssuedElsewhere).decode(reply.body)
+            self._tickets.note(issued.data.ticket, sign_in)
+        return reply
 
     async def list(self, call: ApiCall) -> Sequence[Pty]:
         async with self._ptys(call) as ptys:
@@ -209,7 +217,7 @@ class PtyServer:
             await _refuse(scope, send, error_reply(to_public(error)))
         else:
             if relayed is not None:
-                await self._serve(relayed)
+                await self._serve(relayed, self._tickets.sign_in(request.ticket))
             elif location is not None:
                 await self._connected(request, location, scope, receive, send)
 
@@ -350,6 +358,10 @@ class PtyServer:
         assert call.location is not None
         async with self._locations.use(call.location) as services:
             yield services
+
+
+class _IssuedElsewhere(Record):
+    data: PtyTicket
 
 
 class _UpgradeRequest(Frozen):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from holdfast.schema.frozen import Frozen
@@ -36,6 +37,8 @@ class Tickets:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._issued: dict[str, _IssuedTicket] = {}
+        self._elsewhere: OrderedDict[str, str] = OrderedDict()
+        """The sign-ins for which other nodes issued tickets."""
 
     def issue(self, claim: Claim, seal: Callable[[str], str] | None = None, *, sign_in: str | None = None) -> str:
         """`seal` makes what is added to the ticket, so that other nodes see who issued it. `sign_in` is that of the
@@ -52,10 +55,16 @@ class Tickets:
         issued = self._issued.get(ticket)
         return issued is not None and issued.claim.pty_id == pty_id and issued.expires > self._now()
 
+    def note(self, ticket: str, sign_in: str) -> None:
+        """Remember for which sign-in another node issued a ticket."""
+        self._elsewhere[ticket] = sign_in
+        if len(self._elsewhere) > LIMIT:
+            self._elsewhere.popitem(last=False)
+
     def sign_in(self, ticket: str) -> str | None:
-        """The sign-in of the page that asked for the ticket."""
+        """The sign-in of the page that asked for the ticket, as far as this process knows."""
         issued = self._issued.get(ticket)
-        return issued.sign_in if issued is not None else None
+        return issued.sign_in if issued is not None else self._elsewhere.pop(ticket, None)
 
     def consume(self, ticket: str, claim: Claim) -> bool:
         """Whether it is valid for this claim. Consumes it if so."""

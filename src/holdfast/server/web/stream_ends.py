@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.database.errors import StorageError
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
 CHECK_SECONDS = 3.0
+REMEMBERED = 1_000
+"""Sign-ins that this process ended: a ticket of one of them may still be on its way."""
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +49,7 @@ class StreamEnds:
         self._open: set[StreamEnd] = set()
         self._checking: asyncio.Task[None] | None = None
         self._stopped = False
+        self._over: deque[str] = deque(maxlen=REMEMBERED)
 
     def open(self, sign_in: str | None) -> StreamEnd:
         """For a new stream, of a sign-in or of another caller. The stream closes it when it has ended."""
@@ -53,11 +57,14 @@ class StreamEnds:
         self._open.add(end)
         if self._stopped:
             end.set()
+        elif sign_in in self._over:
+            end.sign_out()
         elif sign_in is not None and self._checking is None:
             self._checking = asyncio.get_running_loop().create_task(self._check(), name="holdfast-sign-ins")
         return end
 
     def sign_out(self, sign_in: str) -> None:
+        self._over.append(sign_in)
         for end in self._open:
             if end.sign_in == sign_in:
                 end.sign_out()
