@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import re
+import subprocess
+import sys
 from importlib.resources import files
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -169,3 +172,21 @@ def test_all_files_of_the_page_are_small() -> None:
     found = read_assets(files("holdfast.server.web") / "assets")
     assert "index.html" in found
     assert sum(len(compressed(data)) for data in found.values()) <= BUDGET
+
+
+def test_a_server_whose_page_nobody_opens_has_nothing_of_it(tmp_path: Path) -> None:
+    """WEB-007."""
+    program = f"""
+import asyncio, sys
+from holdfast import Holdfast
+
+async def main():
+    async with Holdfast({str(tmp_path)!r}, data={str(tmp_path / "data")!r}) as hf:
+        await hf.health.get()
+        await hf.sessions.list()
+
+asyncio.run(main())
+print(*[name for name in sys.modules if "server.web" in name or "page_access" in name])
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == []
