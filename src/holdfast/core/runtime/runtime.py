@@ -45,17 +45,22 @@ from holdfast.core.project.project import Project, find_project
 from holdfast.core.project.repository import find_root
 from holdfast.core.runner.services import SessionServices
 from holdfast.core.runner.titles import Titles
+from holdfast.core.runtime.doctor import Doctor
 from holdfast.core.runtime.execution import Execution
 from holdfast.core.runtime.forks import Forks
 from holdfast.core.runtime.moves import Moves
 from holdfast.core.runtime.one_shot import OneShotAnswers
+from holdfast.core.runtime.open_requests import OpenRequests
+from holdfast.core.runtime.overview import Overview
 from holdfast.core.runtime.placement import Placement
 from holdfast.core.runtime.prompt_check import PromptCheck
 from holdfast.core.runtime.recovery import Recovery
 from holdfast.core.runtime.reverts import Reverts
 from holdfast.core.runtime.sessions import Sessions
 from holdfast.core.runtime.sign_in_forms import SignInForms
+from holdfast.core.runtime.states import SessionStates
 from holdfast.core.runtime.storage_choice import storage_place
+from holdfast.core.runtime.system import System
 from holdfast.core.runtime.takeover import Takeover
 from holdfast.core.runtime.tree_changes import TreeChanges
 from holdfast.core.runtime.trees import Trees
@@ -298,7 +303,12 @@ class Runtime:
         sign_ins = SignInForms(self.log, self.database, self.credentials, clock, wakeups, goes_on=self._options.goes_on)
         self.recovery = Recovery(sessions, self.database, self.execution, tasks, trees, self._recovery_policy, sign_ins)
         self.takeover = Takeover(self.nodes, self._ownership, self.recovery, self.node_secrets)
-        self.trees = Trees(self.database, self.store, trees, self.execution, clock)
+        states = SessionStates(self.database, self.store, trees, self.execution, clock)
+        self.trees = Trees(trees, states)
+        self.open_requests = OpenRequests(self.database, trees, self.recovery, self.locations)
+        self.overview = Overview(self.database, trees, states, self.open_requests, self.execution, self.locations)
+        self.system = System(self.database, self.place, self.nodes, self.overview, self.locations, clock)
+        self.doctor = Doctor(self.log, self.locations, self.location)
         self.tree_tail = TreeTail(self.database, self.log.relay, ids, trees.member_ids)
         self.sessions = Sessions(
             sessions,

@@ -26,8 +26,13 @@ FEW = {
     "node_secret.all": "there are a few",
     "node_secret.forget": "there are a few",
     "node_secret.make": "there are a few",
+    "overview.askers": "only open requests are in the index",
+    "overview.drains": "only leases that are held are in the index",
+    "overview.open": "only Sessions with something to do have a row, or are in the index",
+    "overview.requests": "only open requests are in the index",
     "owner.all": "only running processes have a row, and those that died since a server looked",
     "request.owned": "only open requests of such callers are in the index",
+    "store.numbers": "at most 100,000 rows of each index",
     "task.any_active_below": "only Sessions that owe an answer have a row",
     "task.undelivered": "only background tasks without a delivered result are in the index",
 }
