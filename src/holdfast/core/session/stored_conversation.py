@@ -70,6 +70,12 @@ class StoredConversation:
         rows = await self._database.fetch("conversation.requests", {"session_id": session_id}, into=_Request)
         return {(row.message_id, row.call_id): row.id for row in rows if row.message_id and row.call_id}
 
+    async def shell(self, session_id: str, call_id: str) -> str | None:
+        """The shell message of a command."""
+        key: dict[str, Value] = {"session_id": session_id, "call_id": call_id}
+        rows = await self._database.fetch("conversation.shell", key)
+        return str(rows[0][0]) if rows else None
+
     async def events(self, session_id: str, *, after: int, limit: int) -> list[EventRow]:
         """Durable events after a sequence, private ones included."""
         key: dict[str, Value] = {"aggregate_id": session_id, "after": after, "limit": limit}

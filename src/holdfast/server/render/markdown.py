@@ -1,4 +1,4 @@
-"""Markdown as safe HTML. Raw HTML in it is text, images are links, and links lead to web pages and mail addresses only."""
+"""Markdown as safe HTML. Raw HTML in it is text, images are links, and links lead to web pages and to mail only."""
 
 from __future__ import annotations
 

@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     import nh3
 
 TAGS = frozenset(
-    "a b blockquote br code div em figcaption figure h1 h2 h3 h4 h5 h6 hr li ol p pre s span strong table tbody td th "
-    "thead tr ul".split()
+    (
+        *("a", "b", "br", "code", "em", "s", "span", "strong"),
+        *("blockquote", "div", "figcaption", "figure", "hr", "li", "ol", "p", "pre", "ul"),
+        *("h1", "h2", "h3", "h4", "h5", "h6"),
+        *("table", "tbody", "td", "th", "thead", "tr"),
+    )
 )
 SCHEMES = frozenset({"http", "https", "mailto"})
 LINK = {"target": "_blank", "rel": "noopener noreferrer nofollow"}

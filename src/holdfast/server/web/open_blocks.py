@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from holdfast.server.render.ansi import plain
@@ -74,7 +75,7 @@ class OpenBlock:
         if len(starts) < 2:
             return []
         starts[0] = 0
-        blocks = ["\n".join(lines[start:end]) for start, end in zip(starts, starts[1:], strict=False)]
+        blocks = ["\n".join(lines[start:end]) for start, end in pairwise(starts)]
         self._tail = "\n".join([*lines[starts[-1] :], last])
         self._looked = len(self._tail)
         return blocks

@@ -25,3 +25,9 @@ order by seq desc limit :limit
 select id, coalesce(json_extract(data, '$.source.messageID'), json_extract(data, '$.tool.messageID')) as message_id,
   coalesce(json_extract(data, '$.source.callID'), json_extract(data, '$.tool.callID')) as call_id
 from session_request where session_id = :session_id and reply is null
+
+-- name: conversation.shell
+-- The newest shell message with this call.
+select id from session_message indexed by session_message_shell
+where session_id = :session_id and type = 'shell' and json_extract(data, '$.callID') = :call_id
+order by seq desc limit 1

@@ -21,3 +21,8 @@ order by seq desc limit :limit
 select id, coalesce(data::json #>> '{source,messageID}', data::json #>> '{tool,messageID}') as message_id,
   coalesce(data::json #>> '{source,callID}', data::json #>> '{tool,callID}') as call_id
 from session_request where session_id = :session_id and reply is null
+
+-- name: conversation.shell
+select id from session_message
+where session_id = :session_id and type = 'shell' and data::json ->> 'callID' = :call_id
+order by seq desc limit 1
