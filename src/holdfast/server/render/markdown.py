@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from holdfast.server.render.ansi import plain
 from holdfast.server.render.code import code_html
-from holdfast.server.render.sanitize import SCHEMES, clean
-from holdfast.server.render.text import attribute, bounded, encodable, escaped, one_line
+from holdfast.server.render.sanitize import SCHEMES, clean, link_start
+from holdfast.server.render.text import bounded, encodable, escaped, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +92,7 @@ def _figure(content: str, language: str) -> str:
 
 def _link_open(self: RendererHTML, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
     target = str(tokens[index].attrGet("href") or "")
-    return f'<a href="{attribute(target)}">' if is_link(target) else ""
+    return link_start(target) if is_link(target) else ""
 
 
 def _link_close(self: RendererHTML, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
@@ -108,7 +108,7 @@ def _image(self: RendererHTML, tokens: Sequence[Token], index: int, options: Opt
     target, label = str(token.attrGet("src") or ""), escaped(token.content)
     inside = index > 0 and tokens[index - 1].type == "link_open"
     if is_link(target) and not inside:
-        return f'<a href="{attribute(target)}">{label or escaped(target)}</a>'
+        return f"{link_start(target)}{label or escaped(target)}</a>"
     return label + _shown_target(target)
 
 

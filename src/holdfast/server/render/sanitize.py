@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from holdfast.server.render import ansi, code
+from holdfast.server.render.text import attribute
 
 if TYPE_CHECKING:
     import nh3
@@ -39,6 +40,12 @@ def span_classes() -> frozenset[str]:
     return frozenset({"ctl", "dim", "cut"}) | ansi.CLASSES | code.classes()
 
 
+def link_start(target: str) -> str:
+    """The opening tag of a link to a page outside."""
+    fixed = " ".join(f'{name}="{value}"' for name, value in LINK.items())
+    return f'<a href="{attribute(target)}" {fixed}>'
+
+
 def clean(html: str) -> str:
     """What of some HTML is allowed."""
     return _cleaner().clean(html)
@@ -51,8 +58,8 @@ def _cleaner() -> nh3.Cleaner:
     return nh3.Cleaner(
         tags=set(TAGS),
         attributes={tag: set(names) - set(LINK) for tag, names in ATTRIBUTES.items()},
+        tag_attribute_values={"a": {name: {value} for name, value in LINK.items()}},
         allowed_classes={**{tag: set(names) for tag, names in CLASSES.items()}, "span": set(span_classes())},
-        set_tag_attribute_values={"a": LINK},
         url_schemes=set(SCHEMES),
         link_rel=None,
         strip_comments=True,

@@ -39,6 +39,10 @@ class Followed:
         self._head = -1
         self._asking: dict[str, str] = {}
         """The messages of open requests."""
+        self._placed: set[str] = set()
+        """Messages with live text whose entries the page has."""
+        self.holding = False
+        """Whether live text waits for the entry of its message."""
         self.gone = False
 
     async def head(self) -> int:
@@ -48,6 +52,10 @@ class Followed:
 
     async def catch_up(self, after: int | None) -> AsyncIterator[bytes]:
         """What changed since a sequence. Without one nothing did."""
+        if await self._runtime.store.find(self.session_id) is None:
+            self.gone = True
+            yield framed(Gone())
+            return
         self._seq = self._head if after is None else min(after, self._head)
         self._asking = {id: message for (message, _), id in (await self._stored.requests(self.session_id)).items()}
         if self._head - self._seq > FAR_BEHIND:
@@ -92,11 +100,19 @@ class Followed:
                 if message_id:
                     self._live.open(name, message_id)
         self._live.add(batch)
-        return before + self.text()
+        return before + await self._text()
 
-    def text(self) -> bytes:
-        """Frames for live text that was not sent."""
-        return b"".join(map(framed, self._live.take()))
+    async def _text(self) -> bytes:
+        """Frames for live text that was not sent. A block may be open here before its start is on disk."""
+        before, held = b"", self._live.unplaced(self._placed)
+        if held:
+            before = await self.durable()
+            for message_id in held - self._placed:
+                if await self._runtime.store.place(self.session_id, message_id) is not None:
+                    self._placed.add(message_id)
+            held -= self._placed
+        self.holding = bool(held)
+        return before + b"".join(map(framed, self._live.take(held)))
 
     async def _next(self) -> tuple[bytes, bool]:
         """Frames for a page of events, and whether there are more."""
@@ -120,6 +136,8 @@ class Followed:
             return framed(Reset()), more
         await self._add_named_elsewhere(changes)
         entries = await self._conversation.changed(session, changes.messages, changes.marks)
+        if changes.started:
+            self._placed = {entry.id for entry in entries}  # an answer follows the one before
         return framed(Entries(seq=self._seq, entries=tuple(entries))) if entries else b"", more
 
     async def _add_named_elsewhere(self, changes: Changes) -> None:

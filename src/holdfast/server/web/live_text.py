@@ -18,7 +18,7 @@ from holdfast.schema.record import Record
 from holdfast.server.web.open_blocks import OpenBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from holdfast.core.event.block import Block as BlockName
     from holdfast.core.event.bus import Announcement
@@ -85,8 +85,14 @@ class LiveText:
                 delta: Delta = decoder(Delta).decode(event.data)
                 block.add(delta.delta or delta.text)
 
-    def take(self) -> list[Block]:
-        return [frame for block in self._open.values() for frame in block.take()]
+    def unplaced(self, placed: Collection[str]) -> set[str]:
+        """The messages of open answers that are not among these."""
+        answers = (block for block in self._open.values() if block.kind not in ("shell", "compaction"))
+        return {block.message_id for block in answers} - set(placed)
+
+    def take(self, held: Collection[str]) -> list[Block]:
+        """What changed, but nothing of the messages in `held`."""
+        return [frame for block in self._open.values() if block.message_id not in held for frame in block.take()]
 
 
 def _name(item: Announcement) -> BlockName | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.server.render.ansi import plain
 from holdfast.server.render.markdown import block_starts, markdown_html
-from holdfast.server.render.text import visible
+from holdfast.server.render.text import encodable, escaped, visible
 from holdfast.server.web.frames import Block
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 MARKDOWN = frozenset({"text", "reasoning", "compaction"})
 LOOKED_AGAIN = 16
 """The blocks of a tail are looked for again when it has grown by this fraction: the time stays proportional."""
+LARGE = 20_000
+"""Characters of a block that is shown as plain text until the whole text is there, because rendering it takes long."""
 KEPT = 20_000
 """Characters at the end of a text that is no Markdown."""
 MOVES = "\x1b\r\b\x9b"
@@ -55,7 +57,7 @@ class OpenBlock:
 
     def _markdown(self, new: str) -> list[Block]:
         finished = self._finished() if "\n" in new and self._has_grown() else []
-        frames = [self._block(self._index + number, html=markdown_html(text)) for number, text in enumerate(finished)]
+        frames = [self._block(self._index + number, html=_rendered(text)) for number, text in enumerate(finished)]
         self._index += len(finished)
         if finished:
             self._shown = False
@@ -75,7 +77,7 @@ class OpenBlock:
         if len(starts) < 2:
             return []
         starts[0] = 0
-        blocks = ["\n".join(lines[start:end]) for start, end in pairwise(starts)]
+        blocks = ["\n".join([*lines[start:end], ""]) for start, end in pairwise(starts)]
         self._tail = "\n".join([*lines[starts[-1] :], last])
         self._looked = len(self._tail)
         return blocks
@@ -96,3 +98,7 @@ class OpenBlock:
             text=text,
             add=add,
         )
+
+
+def _rendered(text: str) -> str:
+    return markdown_html(text) if len(text) <= LARGE else f"<pre>{escaped(encodable(text))}</pre>"

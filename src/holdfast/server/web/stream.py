@@ -55,7 +55,10 @@ async def frames(runtime: Runtime, session_id: str | None, after: int | None, en
         if followed is not None:
             async for chunk in followed.catch_up(after):
                 yield chunk
-            batch = await followed.join(subscription)
+            if followed.gone:
+                followed = None
+            else:
+                batch = await followed.join(subscription)
         loop = _Loop(watch, State(runtime), followed, dirty, batch)
         sources = Sources(loop.waits(subscription, ended))
         stack.push_async_callback(sources.close)
@@ -151,7 +154,10 @@ class _Loop:
             return self._unless_gone(followed, await followed.durable())
         elif name == "live":
             batch, self._batch = self._batch, []
-            return self._unless_gone(followed, await followed.live(batch) if batch else followed.text())
+            frames = await followed.live(batch)
+            if followed.holding:
+                self._plan("live", self._read["live"] + FLUSH_SECONDS)
+            return self._unless_gone(followed, frames)
         return b""
 
     def _unless_gone(self, followed: Followed, frames: bytes) -> bytes:
