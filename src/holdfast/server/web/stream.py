@@ -151,13 +151,13 @@ class _Loop:
             assert self._dirty is not None
             self._dirty.clear()
             self._plan("status", self._read.get("status", 0.0) + APART["status"])
-            return self._unless_gone(followed, await followed.durable())
+            frames = await followed.durable()
+            if followed.holding:
+                self._plan("live", self._read["durable"])
+            return self._unless_gone(followed, frames)
         elif name == "live":
             batch, self._batch = self._batch, []
-            frames = await followed.live(batch)
-            if followed.holding:
-                self._plan("live", self._read["live"] + FLUSH_SECONDS)
-            return self._unless_gone(followed, frames)
+            return self._unless_gone(followed, await followed.live(batch))
         return b""
 
     def _unless_gone(self, followed: Followed, frames: bytes) -> bytes:
