@@ -144,6 +144,10 @@ class Relay:
         else:
             self._bus.announce(announcement)
 
+    def is_holding(self, aggregate_id: str) -> bool:
+        """Whether events of this aggregate wait for a read before they are announced."""
+        return aggregate_id in self._held
+
     def receive(self, wire: bytes) -> None:
         """Take an event that another process announced. Raises msgspec.DecodeError if it is not an event."""
         event: EventEnvelope = decoder(EventEnvelope).decode(wire)

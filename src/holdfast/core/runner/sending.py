@@ -156,9 +156,11 @@ class Sending:
         self._state.answer = None
         try:
             before = self._trees.before_step
-            outcome = await turn.run(
-                self._models.transport, ready.prepared, retry, before, ready.output, lambda: self._answered(publisher)
-            )
+            with sessions.open_answers.receiving(scope.session_id, publisher):
+                outcome = await turn.run(
+                    *(self._models.transport, ready.prepared, retry, before, ready.output),
+                    lambda: self._answered(publisher),
+                )
         finally:
             if publisher.message_id is not None and publisher.called:
                 self._trees.after_step(publisher.message_id, looked_only=ready.tools.look_only(publisher.tools))

@@ -67,7 +67,13 @@ class Overview:
         chosen."""
         everything = await self._open(OverviewFilter(), MOST_OPEN)
         found = everything[:limit] if chosen == OverviewFilter() else await self._open(chosen, limit)
-        return [told for told in await self._told(found, everything) if told.state != "idle"]
+        told = await self._told(found, [session.id for session in everything])
+        return [session for session in told if session.state != "idle"]
+
+    async def one(self, session: Session, below: Collection[str]) -> OverviewSession | None:
+        """One Session, with what it waits for in the Sessions below it; None if it is gone."""
+        told = await self._told([session], below)
+        return told[0] if told else None
 
     async def page(
         self, chosen: OverviewFilter, *, limit: int, anchor: SessionAnchor | None = None
@@ -84,7 +90,8 @@ class Overview:
         name = f"overview.roots_{'asc' if backwards else 'desc'}"
         rows = await self._database.fetch_large(name, key, into=SessionRow)
         everything = await self._open(OverviewFilter(), MOST_OPEN)
-        return await self._told([row.session() for row in (rows[::-1] if backwards else rows)], everything)
+        found = [row.session() for row in (rows[::-1] if backwards else rows)]
+        return await self._told(found, [session.id for session in everything])
 
     async def waits(self) -> list[SessionWait]:
         """What open Sessions wait for, oldest first."""
@@ -102,11 +109,11 @@ class Overview:
         key: dict[str, Value] = {**_conditions(chosen), "archived": chosen.archived, "running": running, "limit": limit}
         return [row.session() for row in await self._database.fetch_large("overview.open", key, into=SessionRow)]
 
-    async def _told(self, sessions: list[Session], others: list[Session]) -> list[OverviewSession]:
-        """`others` are not idle: a Session may wait for what one of them waits for."""
+    async def _told(self, sessions: list[Session], others: Collection[str]) -> list[OverviewSession]:
+        """A Session may wait for what one of `others` waits for."""
         if not sessions:
             return []
-        places = await self._places({session.id for session in (*sessions, *others)})
+        places = await self._places({*others, *(session.id for session in sessions)})
         states = await self._states.of(list(places))
         requests = await self._requests.counts()
         key: dict[str, Value] = {

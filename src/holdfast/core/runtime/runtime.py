@@ -44,6 +44,7 @@ from holdfast.core.process.sandbox.confinement import SANDBOX, sandbox_choice
 from holdfast.core.project.directory import canonical_directory
 from holdfast.core.project.project import Project, find_project
 from holdfast.core.project.repository import find_root
+from holdfast.core.runner.open_answers import OpenAnswers
 from holdfast.core.runner.services import SessionServices
 from holdfast.core.runner.titles import Titles
 from holdfast.core.runtime.doctor import Doctor
@@ -234,6 +235,7 @@ class Runtime:
         self._titles = Titles(
             self.log, self.store, records, self._transport, clock, self.budgets, enabled=self._options.titles
         )
+        self.open_answers = OpenAnswers()
         sessions = SessionServices(
             log=self.log,
             store=self.store,
@@ -242,6 +244,7 @@ class Runtime:
             epochs=self.epochs,
             titles=self._titles,
             budgets=self.budgets,
+            open_answers=self.open_answers,
             ids=ids,
             clock=clock,
         )
@@ -357,6 +360,10 @@ class Runtime:
 
     def new_event_id(self) -> str:
         return self._ids.event()
+
+    def now(self) -> int:
+        """This process's clock, in milliseconds since the epoch."""
+        return self._clock.now()
 
     @property
     def location(self) -> Location:
