@@ -105,6 +105,10 @@ export function on(listener) {
 	listeners.add(listener);
 	return () => listeners.delete(listener);
 }
+/** Listens as long as an element is in the document. */
+export function listen(el, listener) {
+	const off = on((topic, data) => (el.isConnected ? listener(topic, data) : off()));
+}
 export function emit(topic, data) {
 	for (const listener of [...listeners]) listener(topic, data);
 }
@@ -250,6 +254,7 @@ function settle(entry) {
 	}
 }
 
+const MOST_TAIL = 200_000; // characters of a block without an end that are kept
 function addText(frame) {
 	const name = `${frame.messageID}/${frame.partID ?? frame.messageID}`;
 	let text = live.get(name);
@@ -259,7 +264,7 @@ function addText(frame) {
 		if (frame.index >= text.index) Object.assign(text, { index: frame.index + 1, tail: '' });
 	} else {
 		if (frame.index !== text.index) Object.assign(text, { index: frame.index, tail: '' });
-		text.tail = frame.text ?? text.tail + (frame.add ?? '');
+		text.tail = (frame.text ?? text.tail + (frame.add ?? '')).slice(-MOST_TAIL);
 	}
 	emit('block', name);
 }
@@ -319,6 +324,9 @@ const FRAMES = {
 		else state.stopping = true;
 	},
 };
+
+/** A request that was answered here leaves before the server says so. */
+export const dropRequest = (id) => setRequests(state.requests.filter((request) => request.id !== id));
 
 function setRequests(requests) {
 	const before = state.known ? new Set(state.requests.map((request) => request.id)) : null;
