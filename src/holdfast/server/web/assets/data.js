@@ -177,9 +177,11 @@ export function stateOf(session) {
 const PAGE = 50;
 let changed = null; // ids that the stream changed while a page is on its way: what the stream sent is newer
 
+let following = false;
 /** Follows a Session, or with null only the open work. */
 export function follow(id) {
-	if (state.session === id && state.load !== 'failed') return;
+	if (following && state.session === id && state.load !== 'failed') return;
+	following = true;
 	live.clear();
 	Object.assign(state, {
 		session: id, status: null, entries: new Map(), head: 0, load: 'loading', error: null, cursor: null, turn: null, missed: 0,

@@ -4,7 +4,7 @@ import { state, get, post, newID, saveDraft, ApiError } from './data.js';
 import { composer } from './composer.js';
 import { offers } from './completion.js';
 import { baseName } from './home.js';
-import { send } from './session.js';
+import { send } from './dock.js';
 
 const LAST = 'holdfast.directory';
 
