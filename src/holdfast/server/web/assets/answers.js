@@ -41,7 +41,10 @@ function question({ question: text, header, options, multiple, custom }) {
 export function formBody(request, answer) {
 	const { fields } = request.form;
 	const parts = fields.map((field) => ({ field, ...FIELDS[field.type](field) }));
-	const values = () => Object.fromEntries(parts.filter(({ el }) => !el.hidden).map(({ field, value }) => [field.key, value()]).filter(([, v]) => v !== undefined));
+	const values = () => {
+		const given = parts.filter(({ el }) => !el.hidden).map(({ field, value }) => [field.key, value()]);
+		return Object.fromEntries(given.filter(([, value]) => value !== undefined));
+	};
 	const refresh = () => {
 		// A field may depend on one that depends on another: go on until nothing changes.
 		for (let round = 0; round <= parts.length; round++) {
@@ -107,7 +110,8 @@ function number(field) {
 
 function boolean(field) {
 	const input = h('input', { type: 'checkbox', checked: Boolean(field.default) });
-	return { el: h('label.check', input, h('span', field.title || field.key, field.description ? h('span.dim.block', field.description) : null)), value: () => input.checked };
+	const text = h('span', field.title || field.key, field.description ? h('span.dim.block', field.description) : null);
+	return { el: h('label.check', input, text), value: () => input.checked };
 }
 
 function multiselect(field) {

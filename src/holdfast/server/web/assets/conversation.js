@@ -177,7 +177,7 @@ function drawFile({ name, mime, uri }) {
 }
 
 function drawText({ part, id }) {
-	const el = h('div.md', part.html ? { html: part.html } : null);
+	const el = h('div.md', { html: part.html, class: part.open ? 'streaming' : '' });
 	if (part.open) paint(el, id);
 	return el;
 }
@@ -285,7 +285,8 @@ function drawMark({ entry, id }) {
 function drawSummary({ work }, context) {
 	const changed = work.files ? h('a', { href: `#/s/${context.id}/changes` }, `${plural(work.files, 'change')} `, h('span.add', `+${work.additions}`), ' ',
 		h('span.rem', `−${work.deletions}`)) : null;
-	return h('div.sum', h('span', plural(work.turns, 'turn')), h('span.num', dur(work.end - work.start)), work.cost ? h('span.num', usd(work.cost)) : null, changed);
+	const cost = work.cost ? h('span.num', usd(work.cost)) : null;
+	return h('div.sum', h('span', plural(work.turns, 'turn')), h('span.num', dur(work.end - work.start)), cost, changed);
 }
 
 function drawTurn({ entry, turn }, context) {
@@ -311,7 +312,7 @@ const MOST_OPEN = 20_000; // characters of an open block that are shown
 /** Draws what came since the last time: finished blocks once, then the open one as text. */
 export function paint(box, name) {
 	const text = live.get(name);
-	if (!text) return box.classList.toggle('streaming', box.childNodes.length > 0);
+	if (!text) return;
 	if (box.text !== text) {
 		box.replaceChildren();
 		Object.assign(box, { text, done: 0, tail: null });
@@ -322,10 +323,9 @@ export function paint(box, name) {
 		box.tail = null;
 		box.append(h('div.blk', { html: text.blocks[box.done] }));
 	}
-	if (!text.tail) return undefined;
+	if (!text.tail) return;
 	if (!box.tail) box.append((box.tail = h(text.kind === 'text' || text.kind === 'reasoning' ? 'p.tail' : 'pre.tail.term')));
 	box.tail.textContent = text.tail.slice(-MOST_OPEN);
-	return undefined;
 }
 
 /** Draws text into the row that shows it, if it is in the document. */
@@ -333,12 +333,16 @@ export function paintRow(list, name) {
 	const [message, part] = name.split('/');
 	const el = list.live.get(message === part ? message : name);
 	const box = el?.querySelector('.md, .call .tbl');
-	if (box && !el.querySelector('[data-call]')) return paint(box, name);
+	if (box && !el.querySelector('[data-call]')) paint(box, name);
+	else paintInput(name);
+}
+
+/** The input of a call, below its line. */
+function paintInput(name) {
 	const call = document.querySelector(`[data-call="${CSS.escape(name)}"]`);
 	const text = live.get(name);
-	if (!call || !text) return undefined;
+	if (!call || !text) return;
 	let tail = call.querySelector('.writing');
 	if (!tail) call.append((tail = h('pre.peek.writing')));
 	tail.textContent = text.tail.slice(-2000);
-	return undefined;
 }

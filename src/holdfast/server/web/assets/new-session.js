@@ -26,6 +26,7 @@ export function newSessionPage(query) {
 	const note = h('div.note');
 	const writer = composer({
 		id: 'new',
+		delivery: false,
 		directory: () => directory.value.trim(),
 		current: () => chosen,
 		chooseAgent: (agent) => { chosen.agent = agent; writer.update(); },

@@ -43,7 +43,8 @@ export async function archive(id, archived) {
 }
 
 export async function remove(id, session) {
-	const text = h('p', `“${session.title || 'Untitled'}” with its conversation, its log and its subagents. `, 'This cannot be undone. Files in the directory stay.');
+	const what = `“${session.title || 'Untitled'}” with its conversation, its log and its subagents.`;
+	const text = h('p', what, ' This cannot be undone. Files in the directory stay.');
 	const sure = await ask('Delete this session?', text, { confirm: 'Delete', danger: true });
 	if (sure && await act('Not deleted', del(sessionPath(id)), 'Deleted')) location.hash = '#/';
 }
