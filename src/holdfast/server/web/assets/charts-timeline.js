@@ -13,8 +13,25 @@ const TOP = 34;
 const LANE = 22;
 const MANY_LANES = 14;
 const FILE_TOOLS = new Set(['read', 'grep', 'glob', 'list', 'edit', 'multiedit', 'write', 'patch', 'apply_patch', 'todowrite', 'todoread']);
-const NAMES = { provider: 'provider', person: 'waits for you', inbox: 'inbox', owner: 'no owner', compaction: 'compaction', retry: 'retry', shell: 'shell' };
-const CLASS = { provider: 't-prov', person: 't-you', inbox: 't-inbox', owner: 't-bad', compaction: 't-cmp', retry: 't-bad', tool: 't-tool', shell: 't-tool' };
+const NAMES = {
+	provider: 'provider',
+	person: 'waits for you',
+	inbox: 'inbox',
+	owner: 'no owner',
+	compaction: 'compaction',
+	retry: 'retry',
+	shell: 'shell',
+};
+const CLASS = {
+	provider: 't-prov',
+	person: 't-you',
+	inbox: 't-inbox',
+	owner: 't-bad',
+	compaction: 't-cmp',
+	retry: 't-bad',
+	tool: 't-tool',
+	shell: 't-tool',
+};
 const LAST = ['retry', 'compaction', 'shell', 'person', 'inbox', 'owner'];
 /** Lanes in which somebody works; in the others somebody waits. */
 const WORK = new Set(['provider', 'tool', 'compaction', 'shell', 'retry', 'owner']);
@@ -35,12 +52,22 @@ export function timeline(spans, options) {
 		const lanes = lanesOf(shown, options);
 		const height = lanes.reduce((sum, lane) => sum + lane.height, TOP) + 18;
 		const frame = { ...options, left, width, height, x: (time) => left + axis.x(Math.max(from, Math.min(to, time))) };
-		const list = lanes.flatMap((lane) => lane.spans.map(({ span, row }) => ({ el: spanMark(span, lane, row, frame), key: keyOfSpan(span), span, label: say(span, end) })));
+		const list = lanes.flatMap((lane) =>
+			lane.spans.map(({ span, row }) => ({ el: spanMark(span, lane, row, frame), key: keyOfSpan(span), span, label: say(span, end) })),
+		);
 		list.sort((a, b) => a.span.start - b.span.start);
 		marks(list, { start: options.chosen, pick: (mark) => options.pick(mark.span), text: (mark) => tipOf(mark.span, end) });
-		return s('svg', { width, height, role: 'group', 'aria-label': 'Timeline' }, foldMarks(axis.folds, frame), lanes.map((lane) => laneLabel(lane, frame)),
-			turnNumbers(shown, frame), list.map((mark) => mark.el), momentMarks(frame),
-			s('text.ax', { x: left, y: height - 2 }, clockS(from)), s('text.ax', { x: width, y: height - 2, 'text-anchor': 'end' }, clockS(to)));
+		return s(
+			'svg',
+			{ width, height, role: 'group', 'aria-label': 'Timeline' },
+			foldMarks(axis.folds, frame),
+			lanes.map((lane) => laneLabel(lane, frame)),
+			turnNumbers(shown, frame),
+			list.map((mark) => mark.el),
+			momentMarks(frame),
+			s('text.ax', { x: left, y: height - 2 }, clockS(from)),
+			s('text.ax', { x: width, y: height - 2, 'text-anchor': 'end' }, clockS(to)),
+		);
 	});
 }
 
@@ -108,7 +135,10 @@ function together(tools) {
 	if (tools.length <= MANY_LANES) return tools;
 	const rest = tools.slice(MANY_LANES - 1);
 	const spans = rest.flatMap((lane) => lane.spans).sort((a, b) => a.start - b.start);
-	return [...tools.slice(0, MANY_LANES - 1), { name: `${rest.length} other tools`, lane: 'tool', spans, total: rest.reduce((sum, lane) => sum + lane.total, 0) }];
+	return [
+		...tools.slice(0, MANY_LANES - 1),
+		{ name: `${rest.length} other tools`, lane: 'tool', spans, total: rest.reduce((sum, lane) => sum + lane.total, 0) },
+	];
 }
 
 function layRows(lane, end) {
@@ -140,8 +170,12 @@ function spanMark(span, lane, row, { x, end, selected, chosen }) {
 	const other = selected != null && span.turn !== selected;
 	const classes = `${keyOfSpan(span) === chosen || (selected != null && !other) ? 'sel' : ''}${other ? ' dimmed' : ''}${span.end == null ? ' live' : ''}`;
 	const shape = { x: start, y, width: Math.max(stop - start - 0.5, 2), height: lane.bar, rx: 1.5 };
-	const el = s('g.sp', { class: classes }, s('rect.hit', { x: start - 2, y: y - 3, width: Math.max(stop - start + 4, 7), height: lane.bar + 6 }),
-		s('rect', { ...shape, class: CLASS[span.lane] ?? 't-tool' }));
+	const el = s(
+		'g.sp',
+		{ class: classes },
+		s('rect.hit', { x: start - 2, y: y - 3, width: Math.max(stop - start + 4, 7), height: lane.bar + 6 }),
+		s('rect', { ...shape, class: CLASS[span.lane] ?? 't-tool' }),
+	);
 	if (span.lane === 'provider') {
 		const waited = Math.max(0, x(span.first ?? span.end ?? end) - start - 0.5);
 		if (waited > 0.5) el.append(s('rect.t-ttfb', { ...shape, width: waited }));
@@ -182,11 +216,18 @@ const shortly = (ms) => dur(ms).replace(/ \d\d [sm]$/, '');
 
 const ENDED = new Set(['crash', 'suspended', 'interrupted']);
 function momentMarks({ moments, x, from, to, height }) {
-	return moments.filter((one) => ENDED.has(one.kind) && one.time >= from && one.time <= to).map((one) => {
-		const at = x(one.time);
-		return s('g', { class: `moment ${one.kind}` }, s('title', `${one.what}, ${moment(one.time)}`), s('line.crash', { x1: at, x2: at, y1: TOP - 6, y2: height - 16 }),
-			s('path.crashflag', { d: `M${at} ${TOP - 14}l5 4-5 4z` }));
-	});
+	return moments
+		.filter((one) => ENDED.has(one.kind) && one.time >= from && one.time <= to)
+		.map((one) => {
+			const at = x(one.time);
+			return s(
+				'g',
+				{ class: `moment ${one.kind}` },
+				s('title', `${one.what}, ${moment(one.time)}`),
+				s('line.crash', { x1: at, x2: at, y1: TOP - 6, y2: height - 16 }),
+				s('path.crashflag', { d: `M${at} ${TOP - 14}l5 4-5 4z` }),
+			);
+		});
 }
 
 const lasts = (span, end) => `${dur((span.end ?? end) - span.start)}${span.end == null ? ' so far' : ''}`;

@@ -23,7 +23,8 @@ export function patchLines(patch) {
 			else if (line[0] === '-') lines.push({ kind: 'rem', old: before++, text });
 			else if (line[0] === ' ') lines.push({ kind: 'same', old: before++, now: after++, text });
 			else if (line[0] === '\\') lines.push({ kind: 'note', text });
-		} else if (line.startsWith('Binary files') || line.startsWith('GIT binary')) lines.push({ kind: 'note', text: 'A file that is not text.' });
+		} else if (line.startsWith('Binary files') || line.startsWith('GIT binary'))
+			lines.push({ kind: 'note', text: 'A file that is not text.' });
 	}
 	return lines;
 }
@@ -49,6 +50,11 @@ export function diffTable(patch, label, most = LONGEST) {
 
 function row(line) {
 	if (line.kind === 'hunk' || line.kind === 'note') return h(`tr.${line.kind}`, h('td', { colspan: 3 }, line.text || '⋯'));
-	return h('tr', { class: line.kind === 'same' ? '' : line.kind }, h('td.ln', String(line.old ?? '')), h('td.ln', String(line.now ?? '')),
-		h('td.cd', SIGN[line.kind] ? h('span.sr', `${SIGN[line.kind]}: `) : null, line.text));
+	return h(
+		'tr',
+		{ class: line.kind === 'same' ? '' : line.kind },
+		h('td.ln', String(line.old ?? '')),
+		h('td.ln', String(line.now ?? ''), SIGN[line.kind] ? h('span.sr', SIGN[line.kind]) : null),
+		h('td.cd', line.text),
+	);
 }

@@ -22,14 +22,31 @@ class EventsView {
 		this.log = Object.assign(new LogPages(panel.session), filter);
 		this.scrubber = new Scrubber(panel, () => this.log.entries.at(-1)?.seq ?? 0);
 		this.list = new RowList({
-			label: 'Events', height: () => (phone.matches ? 34 : 26), render: (entry) => this.row(entry), pick: (entry) => this.pick(entry), reach: (edge) => this.reach(edge),
+			label: 'Events',
+			height: () => (phone.matches ? 34 : 26),
+			render: (entry) => this.row(entry),
+			pick: (entry) => this.pick(entry),
+			reach: (edge) => this.reach(edge),
 		});
 		this.count = h('span.dim.num', { role: 'status' });
 		this.chips = h('div.chips.small', { role: 'group', 'aria-label': 'Kind of events' });
 		this.detail = h('div.evdetail', { 'aria-label': 'Event', role: 'region', 'aria-live': 'polite' });
 		this.place = h('div.evplace', this.list.element);
-		const search = h('input', { type: 'search', placeholder: 'Type or text', 'aria-label': 'Search events', value: filter.search, oninput: (event) => this.search(event.target.value) });
-		this.element = h('div.v-events', this.scrubber.element, h('div.evtools', h('label.search', icon('search'), search), this.count), this.chips, this.place, this.detail);
+		const search = h('input', {
+			type: 'search',
+			placeholder: 'Type or text',
+			'aria-label': 'Search events',
+			value: filter.search,
+			oninput: (event) => this.search(event.target.value),
+		});
+		this.element = h(
+			'div.v-events',
+			this.scrubber.element,
+			h('div.evtools', h('label.search', icon('search'), search), this.count),
+			this.chips,
+			this.place,
+			this.detail,
+		);
 		this.drawChips();
 		this.open();
 	}
@@ -70,7 +87,10 @@ class EventsView {
 			this.pick(null);
 		} catch (error) {
 			put(this.count);
-			put(this.place, failure(error, () => this.open()));
+			put(
+				this.place,
+				failure(error, () => this.open()),
+			);
 		}
 	}
 
@@ -78,7 +98,8 @@ class EventsView {
 	async follow() {
 		const { entries } = this.log;
 		const seq = state.at;
-		if (seq != null && entries.length && (seq < entries[0].seq || seq > entries.at(-1).seq) && (this.log.older || this.log.newer)) return this.open();
+		if (seq != null && entries.length && (seq < entries[0].seq || seq > entries.at(-1).seq) && (this.log.older || this.log.newer))
+			return this.open();
 		if (seq == null) this.list.update();
 		else this.list.show(entries.findLastIndex((entry) => entry.seq <= seq));
 	}
@@ -88,12 +109,17 @@ class EventsView {
 		if (added && this.list.active != null) this.list.active += added;
 		this.list.set(entries, added);
 		put(this.count, `${num(entries.length)}${older || newer ? '+' : ''} ${entries.length === 1 ? 'event' : 'events'}`);
-		if (!entries.length) put(this.place, h('div.empty', icon('search'), h('b', filter.search || filter.family ? 'No event matches' : 'Nothing was recorded yet')));
+		if (!entries.length)
+			put(
+				this.place,
+				h('div.empty', icon('search'), h('b', filter.search || filter.family ? 'No event matches' : 'Nothing was recorded yet')),
+			);
 		else if (!this.list.element.isConnected) put(this.place, this.list.element);
 	}
 
 	async reach(edge) {
-		const added = await (edge === 'start' ? this.log.loadOlder() : this.log.newer ? this.log.loadNewer() : 0);
+		const load = edge === 'start' ? this.log.loadOlder() : this.log.newer ? this.log.loadNewer() : Promise.resolve(0);
+		const added = await load.catch(() => 0); // scrolling on asks again
 		if (added) this.show(edge === 'start' ? added : 0);
 	}
 
@@ -106,11 +132,21 @@ class EventsView {
 	}
 
 	drawChips() {
-		const chip = ([key, label]) => h('button.chip', { type: 'button', 'aria-pressed': String(filter.family === key), onclick: () => {
-			filter.family = this.log.family = key;
-			this.drawChips();
-			this.open();
-		} }, key ? h('i', { class: `e-${key}` }) : null, label);
+		const chip = ([key, label]) =>
+			h(
+				'button.chip',
+				{
+					type: 'button',
+					'aria-pressed': String(filter.family === key),
+					onclick: () => {
+						filter.family = this.log.family = key;
+						this.drawChips();
+						this.open();
+					},
+				},
+				key ? h('i', { class: `e-${key}` }) : null,
+				label,
+			);
 		const at = [...this.chips.children].indexOf(document.activeElement);
 		put(this.chips, [[null, 'All'], ...FAMILIES].map(chip));
 		this.chips.children[at]?.focus();
@@ -118,9 +154,20 @@ class EventsView {
 
 	row(entry) {
 		const { at } = state;
-		const classes = [`e-${familyOf(entry.type)}`, entry === this.chosen && 'sel', at != null && entry.seq > at && 'later', at === entry.seq && 'here'].filter(Boolean);
-		return h('div.evrow', { class: classes.join(' '), 'data-seq': entry.seq }, h('span.num.seq', `#${entry.seq}`), h('span.num.dim', { title: moment(entry.time) }, clockS(entry.time)),
-			h('code.ty', shortType(entry.type)), h('span.br', entry.public ? null : icon('lock', 'private'), brief(entry)));
+		const classes = [
+			`e-${familyOf(entry.type)}`,
+			entry === this.chosen && 'sel',
+			at != null && entry.seq > at && 'later',
+			at === entry.seq && 'here',
+		].filter(Boolean);
+		return h(
+			'div.evrow',
+			{ class: classes.join(' '), 'data-seq': entry.seq },
+			h('span.num.seq', `#${entry.seq}`),
+			h('span.num.dim', { title: moment(entry.time) }, clockS(entry.time)),
+			h('code.ty', shortType(entry.type)),
+			h('span.br', entry.public ? null : icon('lock', 'private'), brief(entry)),
+		);
 	}
 
 	async pick(entry) {
@@ -139,11 +186,26 @@ class EventsView {
 	drawDetail(entry, data = entry.data) {
 		const text = data === undefined ? null : JSON.stringify(data, null, 2);
 		const close = () => this.list.choose(this.list.active);
-		const copy = () => navigator.clipboard.writeText(text).then(() => toast('Copied'), () => toast('The browser does not allow copying', true));
-		put(this.detail,
-			h('header', h('code', entry.type), h('span.dim.num', `#${entry.seq} · ${bytes(entry.size)}`), entry.public ? null : h('span.tag', 'private'), h('span.grow'),
-				h('button.btn.small', { type: 'button', onclick: () => this.panel.ctx.go(entry.seq) }, 'Session as of here'), text ? ib('copy', 'Copy', copy) : null, ib('x', 'Close', close)),
-			h('p.dim.evwhen', moment(entry.time), ' · ', h('code', entry.id)), text == null ? h('p.dim.evwhen', spinner(), ' Loading…') : jsonBlock(text));
+		const copy = () =>
+			navigator.clipboard.writeText(text).then(
+				() => toast('Copied'),
+				() => toast('The browser does not allow copying', true),
+			);
+		put(
+			this.detail,
+			h(
+				'header',
+				h('code', entry.type),
+				h('span.dim.num', `#${entry.seq} · ${bytes(entry.size)}`),
+				entry.public ? null : h('span.tag', 'private'),
+				h('span.grow'),
+				h('button.btn.small', { type: 'button', onclick: () => this.panel.ctx.go(entry.seq) }, 'Session as of here'),
+				text ? ib('copy', 'Copy', copy) : null,
+				ib('x', 'Close', close),
+			),
+			h('p.dim.evwhen', moment(entry.time), ' · ', h('code', entry.id)),
+			text == null ? h('p.dim.evwhen', spinner(), ' Loading…') : jsonBlock(text),
+		);
 	}
 }
 
@@ -154,7 +216,24 @@ function jsonBlock(text) {
 	return el;
 }
 
-const TELLING = ['text', 'title', 'tool', 'name', 'command', 'description', 'reason', 'message', 'error', 'action', 'agent', 'finish', 'path', 'summary', 'callID', 'messageID'];
+const TELLING = [
+	'text',
+	'title',
+	'tool',
+	'name',
+	'command',
+	'description',
+	'reason',
+	'message',
+	'error',
+	'action',
+	'agent',
+	'finish',
+	'path',
+	'summary',
+	'callID',
+	'messageID',
+];
 
 /** The first field of an event that tells something, in one line. */
 export function brief({ data }) {
@@ -162,7 +241,7 @@ export function brief({ data }) {
 	const found = [];
 	for (const name of TELLING) {
 		const value = data[name] ?? data.prompt?.[name] ?? data.info?.[name];
-		const text = typeof value === 'string' ? value : value?.message ?? value?.id;
+		const text = typeof value === 'string' ? value : (value?.message ?? value?.id);
 		if (typeof text === 'string' && text) found.push(text);
 		if (found.length === 2) break;
 	}

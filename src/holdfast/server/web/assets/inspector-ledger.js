@@ -1,5 +1,6 @@
 // The requests of a Session as rows of the Cache and Cost views, and their sums.
 import { get } from './data.js';
+import { attempt } from './inspector-parts.js';
 
 /**
  * @typedef {{total: number, same: number, again: number, fresh: number, ends: number[]}} Size `ends`: where tools and baseline end
@@ -47,10 +48,15 @@ export async function loadLedger(session, before = null) {
 	return joined ? loadLedger(session) : { entries: [...kept, ...data], more: before.more };
 }
 
-/** @returns {Promise<{entries: object[], more: boolean}>} with the page of requests before those that are known */
-export async function loadOlder(session, known) {
-	const page = await get(`/api/session/${session}/ledger`, { limit: PAGE, before: known.entries[0]?.seq });
-	return { entries: [...page.data, ...known.entries], more: !!page.hasMore };
+/** What asks for the page of requests before those that are known, and shows it; null if there is none. */
+export function olderRequests(panel, ledger, keep) {
+	if (!ledger.more) return null;
+	return attempt(async () => {
+		const page = await get(`/api/session/${panel.session}/ledger`, { limit: PAGE, before: ledger.entries[0]?.seq });
+		panel.data = keep({ entries: [...page.data, ...ledger.entries], more: !!page.hasMore });
+		panel.place.end = page.data.length;
+		panel.draw();
+	});
 }
 
 /** Tokens that a request sent: those that were read from or written to the cache and the others. */
@@ -79,13 +85,27 @@ function rowOf(entry, last, caching) {
 	const sizes = { tokens: inTokens(entry, compared), bytes: inBytes(entry, compared) };
 	const expired = !causes.length && known && !!sizes.tokens && missed(sizes.tokens, compared);
 	if (!expired && !causes.length) for (const size of Object.values(sizes)) settle(size);
-	const why = expired ? EXPIRED : causes.map((cause) => CAUSES[cause] ?? '').join(' ') + (plugins.length ? ` Plugin: ${plugins.join(', ')}.` : '');
+	const why = expired
+		? EXPIRED
+		: causes.map((cause) => CAUSES[cause] ?? '').join(' ') + (plugins.length ? ` Plugin: ${plugins.join(', ')}.` : '');
 	return {
-		key: String(entry.seq), seq: entry.seq, turn, purpose, status: entry.status, model, causes, plugins, expired, why,
-		label: purpose === 'turn' ? String(turn ?? '–') : LETTER[purpose] ?? '·',
-		name: purpose === 'turn' ? `Turn ${turn ?? 'without a number'}` : NAME[purpose] ?? purpose,
+		key: String(entry.seq),
+		seq: entry.seq,
+		turn,
+		purpose,
+		status: entry.status,
+		model,
+		causes,
+		plugins,
+		expired,
+		why,
+		label: purpose === 'turn' ? String(turn ?? '–') : (LETTER[purpose] ?? '·'),
+		name: purpose === 'turn' ? `Turn ${turn ?? 'without a number'}` : (NAME[purpose] ?? purpose),
 		first: purpose === 'turn' && !last,
-		cost: entry.cost ?? null, extra: entry.extra ?? null, used: entry.tokens ?? null, ...sizes,
+		cost: entry.cost ?? null,
+		extra: entry.extra ?? null,
+		used: entry.tokens ?? null,
+		...sizes,
 	};
 }
 
@@ -96,7 +116,9 @@ function inTokens(entry, last) {
 	const before = last?.tokens ? promptOf(last.tokens) : 0;
 	const again = Math.max(0, Math.min(total, before) - used.cache.read);
 	const size = entry.bytes;
-	const ends = size?.total ? [size.tools + size.system - size.baseline, size.tools + size.system].map((end) => (end / size.total) * total) : [];
+	const ends = size?.total
+		? [size.tools + size.system - size.baseline, size.tools + size.system].map((end) => (end / size.total) * total)
+		: [];
 	return { total, same: used.cache.read, again, fresh: Math.max(0, total - used.cache.read - again), ends };
 }
 
@@ -105,7 +127,13 @@ function inBytes(entry, last) {
 	if (!size) return null;
 	const same = Math.min(size.same, size.total);
 	const again = last?.bytes ? Math.max(0, Math.min(size.total, last.bytes.total) - same) : 0;
-	return { total: size.total, same, again, fresh: size.total - same - again, ends: [size.tools + size.system - size.baseline, size.tools + size.system] };
+	return {
+		total: size.total,
+		same,
+		again,
+		fresh: size.total - same - again,
+		ends: [size.tools + size.system - size.baseline, size.tools + size.system],
+	};
 }
 
 /** Whether much less was read from the cache than the request before it had put there. */
@@ -126,11 +154,20 @@ export function account(rows) {
 	const sum = (of) => rows.reduce((total, row) => total + (of(row) || 0), 0);
 	const purposes = new Map();
 	for (const row of rows) {
-		const entry = purposes.get(row.purpose) ?? { cost: 0, count: 0 };
-		purposes.set(row.purpose, { cost: entry.cost + (row.cost ?? 0), count: entry.count + 1 });
+		const entry = purposes.get(row.purpose) ?? { cost: 0, count: 0, priced: 0 };
+		purposes.set(row.purpose, {
+			cost: entry.cost + (row.cost ?? 0),
+			count: entry.count + 1,
+			priced: entry.priced + (row.cost == null ? 0 : 1),
+		});
 	}
 	return {
-		sent: sum((row) => row.tokens?.total), cached: sum((row) => row.tokens?.same), extra: sum((row) => row.extra), paid: sum((row) => row.cost),
-		breaks: rows.filter((row) => row.causes.length), expired: rows.filter((row) => row.expired), purposes,
+		sent: sum((row) => row.tokens?.total),
+		cached: sum((row) => row.tokens?.same),
+		extra: sum((row) => row.extra),
+		paid: sum((row) => row.cost),
+		breaks: rows.filter((row) => row.causes.length),
+		expired: rows.filter((row) => row.expired),
+		purposes,
 	};
 }

@@ -11,7 +11,11 @@ export const FAMILIES = [
 	['text', 'Text', ['text.', 'reasoning.']],
 	['tool', 'Tools', ['tool.', 'task.', 'shell.', 'snapshot.', 'todos.']],
 	['you', 'Asked', ['permission.', 'question.', 'form.', 'request.']],
-	['context', 'Context', ['context.', 'compaction.', 'instruction.', 'agent.', 'model.', 'revert.', 'budget.', 'moved', 'forked', 'lineage.']],
+	[
+		'context',
+		'Context',
+		['context.', 'compaction.', 'instruction.', 'agent.', 'model.', 'revert.', 'budget.', 'moved', 'forked', 'lineage.'],
+	],
 ];
 const PREFIX = 'session.next.';
 
@@ -31,7 +35,12 @@ export class LogPages {
 	async ask(query) {
 		const family = FAMILIES.find(([key]) => key === this.family);
 		const types = family?.[2].map((start) => PREFIX + start).join(',');
-		const { data, hasMore } = await get(`/api/session/${this.session}/log`, { limit: PAGE, ...query, ...(types && { types }), ...(this.search && { search: this.search }) });
+		const { data, hasMore } = await get(`/api/session/${this.session}/log`, {
+			limit: PAGE,
+			...query,
+			...(types && { types }),
+			...(this.search && { search: this.search }),
+		});
 		return { data, more: !!hasMore };
 	}
 

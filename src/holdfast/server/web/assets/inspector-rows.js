@@ -11,7 +11,11 @@ export class RowList {
 	constructor(options) {
 		Object.assign(this, options, { items: [], active: null, pinned: true });
 		this.inner = h('div.rows');
-		this.element = h('div.evlist', { role: 'listbox', 'aria-label': options.label, tabindex: 0, onkeydown: (event) => this.key(event) }, this.inner);
+		this.element = h(
+			'div.evlist',
+			{ role: 'listbox', 'aria-label': options.label, tabindex: 0, onkeydown: (event) => this.key(event) },
+			this.inner,
+		);
 		this.element.addEventListener('scroll', () => this.scrolled(), { passive: true });
 		this.element.addEventListener('click', (event) => {
 			const row = event.target.closest('[data-index]');

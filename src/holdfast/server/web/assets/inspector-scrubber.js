@@ -1,5 +1,5 @@
 // A slider over all sequences of a Session, which shows the Session as it was at one of them.
-import { h, ib, put, s, num } from './dom.js';
+import { h, ib, put, s } from './dom.js';
 import { get, state } from './data.js';
 
 const WAIT = 120;
@@ -12,10 +12,16 @@ const RARE = { crash: 'you', suspended: 'you', interrupted: 'you', prompt: 'prom
 export class Scrubber {
 	/** @param {() => number} newest the newest sequence that the view knows */
 	constructor(panel, newest) {
-		Object.assign(this, { panel, newest, playing: 0, timer: 0 });
+		Object.assign(this, { panel, newest, playing: 0, timer: 0, most: 1 });
 		this.label = h('output.num', { 'data-figure': 'at' });
 		this.density = h('div.density', { 'aria-hidden': 'true' });
-		this.range = h('input', { type: 'range', min: 0, step: 1, 'aria-label': 'Show the Session as it was at this sequence', oninput: () => this.slide() });
+		this.range = h('input', {
+			type: 'range',
+			min: 0,
+			step: 1,
+			'aria-label': 'Show the Session as it was at this sequence',
+			oninput: () => this.slide(),
+		});
 		this.now = h('button.btn.small', { type: 'button', onclick: () => this.go(null) }, 'Now');
 		this.play = ib('right', 'Play', () => this.toggle());
 		const keys = (event) => {
@@ -23,10 +29,22 @@ export class Scrubber {
 			event.preventDefault();
 			this.toggle();
 		};
-		this.element = h('div.scrub', { role: 'group', 'aria-label': 'As it was', onkeydown: keys },
-			h('div.scrub-top', h('span', 'As it was at'), this.label, h('span.grow'), ib('left', 'One event back', () => this.step(-1)), this.play,
-				ib('right', 'One event on', () => this.step(1)), this.now),
-			this.density, this.range);
+		this.element = h(
+			'div.scrub',
+			{ role: 'group', 'aria-label': 'As it was', onkeydown: keys },
+			h(
+				'div.scrub-top',
+				h('span.hide-s', 'As it was at'),
+				this.label,
+				h('span.grow'),
+				ib('left', 'One event back', () => this.step(-1)),
+				this.play,
+				ib('right', 'One event on', () => this.step(1)),
+				this.now,
+			),
+			this.density,
+			this.range,
+		);
 		this.draw();
 		this.drawDensity();
 	}
@@ -37,7 +55,8 @@ export class Scrubber {
 	}
 
 	get max() {
-		return Math.max(1, state.head ?? 0, this.newest());
+		this.most = Math.max(this.most, state.head ?? 0, this.newest());
+		return this.most;
 	}
 
 	draw() {
@@ -47,7 +66,7 @@ export class Scrubber {
 		if (!this.timer) this.range.value = at ?? max;
 		this.range.setAttribute('aria-valuetext', at == null ? `now, sequence ${max}` : `sequence ${at} of ${max}`);
 		this.label.dataset.value = at ?? max;
-		put(this.label, at == null ? [h('b', 'now'), ` · #${num(max)}`] : [h('b', `#${num(at)}`), ` of ${num(max)}`]);
+		put(this.label, at == null ? [h('b', 'now'), ` · #${max}`] : [h('b', `#${at}`), ` of ${max}`]);
 		this.now.disabled = at == null;
 		const name = this.playing ? 'Pause' : 'Play';
 		this.play.setAttribute('aria-label', name);
@@ -58,7 +77,7 @@ export class Scrubber {
 	/** While the slider is dragged, the page is asked for the past only now and then. */
 	slide() {
 		const value = Number(this.range.value);
-		put(this.label, h('b', `#${num(value)}`), ` of ${num(this.max)}`);
+		put(this.label, h('b', `#${value}`), ` of ${this.max}`);
 		clearTimeout(this.timer);
 		this.timer = setTimeout(() => {
 			this.timer = 0;
@@ -91,13 +110,19 @@ export class Scrubber {
 
 	/** How much happened where, from the spans and moments of the timeline. It is a help for the eye, so it may be absent. */
 	async drawDensity() {
-		const timeline = await get(`/api/session/${this.panel.session}/timeline`).then((body) => body.data, () => null);
+		const timeline = await get(`/api/session/${this.panel.session}/timeline`).then(
+			(body) => body.data,
+			() => null,
+		);
 		if (!timeline) return;
 		const bins = Array.from({ length: BINS }, () => ({ count: 0, rare: null }));
 		const bin = (seq) => bins[Math.min(BINS - 1, Math.floor((seq / (this.max + 1)) * BINS))];
 		for (const span of timeline.spans) bin(span.seq).count += 1;
 		for (const one of timeline.moments) if (RARE[one.kind]) bin(one.seq).rare = RARE[one.kind];
 		const most = Math.max(1, ...bins.map((one) => one.count));
-		put(this.density, bins.map((one) => h('i', { class: one.rare ? `e-${one.rare}` : '', css: { height: `${14 + (one.count / most) * 86}%` } })));
+		put(
+			this.density,
+			bins.map((one) => h('i', { class: one.rare ? `e-${one.rare}` : null, css: { height: `${14 + (one.count / most) * 86}%` } })),
+		);
 	}
 }
