@@ -1,9 +1,9 @@
 // How much of each prompt came from the provider's cache, what broke the common prefix, and what that cost.
-import { h, pct, usd, usd2, plural } from './dom.js';
+import { h, pct, usd, plural } from './dom.js';
 import { state } from './data.js';
 import { cacheMap } from './charts-cache.js';
 import { account, ledgerRows, loadLedger, olderRequests } from './inspector-ledger.js';
-import { figure, keyOf, nothing, pageOf, segmented, selectedNote, stat, tokens, turnButton } from './inspector-parts.js';
+import { figure, keyOf, money, nothing, pageOf, segmented, selectedNote, stat, tokens, turnButton } from './inspector-parts.js';
 
 const PAGE = 100;
 const MANY_BREAKS = 50;
@@ -26,7 +26,7 @@ function stats({ sent, cached, breaks, expired, extra }) {
 		'div.stats',
 		stat('cache-share', sent ? cached / sent : 0, pct(sent ? cached / sent : 0), 'of all prompt tokens came from the cache'),
 		stat('cache-breaks', breaks.length, String(breaks.length), told),
-		stat('cache-extra', extra, usd2(extra), 'paid for sending things again', extra > 0.3 ? 'warn' : ''),
+		stat('cache-extra', extra, money(extra), 'paid for sending things again', extra > 0.3 ? 'warn' : ''),
 	);
 }
 
@@ -71,8 +71,8 @@ function breaksSection(panel, { breaks, expired, paid, extra }) {
 	const note = h(
 		'p.say.dim',
 		'Paid ',
-		figure('cache-paid', paid, usd2(paid)),
-		`; ${usd2(Math.max(0, paid - extra))} if nothing had been sent again.`,
+		figure('cache-paid', paid, money(paid)),
+		`; ${money(Math.max(0, paid - extra))} if nothing had been sent again.`,
 	);
 	if (!all.length)
 		return h('section', h('h3', 'What broke it'), h('p.say', 'Nothing. Every request began with the bytes of the one before it.'), note);

@@ -202,41 +202,30 @@ function textBlock(text) {
 	return el;
 }
 
-function changesSection(panel, context) {
-	const { changes } = context;
+function changesSection(panel, { changes, baselineSeq }) {
+	const since = changes.filter((change) => change.seq > baselineSeq).length;
+	const count = since ? `${since} since the baseline` : 'none since the baseline';
 	return h(
 		'section',
 		{ 'aria-label': 'Changes of the context' },
-		h(
-			'h3',
-			'Changes',
-			figure(
-				'context-changes',
-				changes.length,
-				changes.length ? `${changes.length} since the baseline` : 'none since the baseline',
-				'span.h-val.num',
-			),
-		),
+		h('h3', 'Changes', figure('context-changes', since, count, 'span.h-val.num')),
 		changes.length
 			? h(
 					'ol.changes',
-					changes
-						.toReversed()
-						.map((change) =>
-							h(
-								'li.row',
-								h('span.num.dim', `#${change.seq}`),
-								h('b', change.keys.join(', ')),
-								h('span.grow'),
-								h(
-									'button.link',
-									{ type: 'button', 'data-key': `change-${change.seq}`, onclick: () => panel.ctx.go(change.seq) },
-									'Session as of then',
-								),
-							),
-						),
+					changes.toReversed().map((change) => changeRow(panel, change, baselineSeq)),
 				)
 			: null,
 		h('p.say.dim', 'A change is told in a message behind the conversation, so that the prefix stays as it is.'),
+	);
+}
+
+function changeRow({ ctx }, { seq, keys }, baselineSeq) {
+	return h(
+		'li.row',
+		h('span.num.dim', `#${seq}`),
+		h('b', keys.join(', ')),
+		seq > baselineSeq ? null : h('span.tag', 'in the baseline now'),
+		h('span.grow'),
+		h('button.link', { type: 'button', 'data-key': `change-${seq}`, onclick: () => ctx.go(seq) }, 'Session as of then'),
 	);
 }

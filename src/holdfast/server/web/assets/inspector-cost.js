@@ -1,9 +1,9 @@
 // What a Session cost: in all, by request, over time, for what, and what is left of budgets.
-import { h, usd, usd2, dur, num, plural } from './dom.js';
+import { h, usd, dur, num, plural } from './dom.js';
 import { get, state } from './data.js';
 import { costBars, cumulative, KINDS } from './charts-cost.js';
 import { account, ledgerRows, loadLedger, olderRequests } from './inspector-ledger.js';
-import { figure, keyOf, minibar, nothing, pageOf, segmented, selectedNote, stat, tokens } from './inspector-parts.js';
+import { figure, keyOf, minibar, money, nothing, pageOf, segmented, selectedNote, stat, tokens } from './inspector-parts.js';
 
 const PAGE = 60;
 const MANY_CHILDREN = 20;
@@ -54,9 +54,14 @@ function stats(usage, { purposes, extra }) {
 	const each = turns.cost / (turns.priced || 1);
 	return h(
 		'div.stats',
-		stat('cost-total', usage.tree.cost, usd2(usage.tree.cost), usage.tree.sessions > 1 ? 'this Session and its subagents' : 'this Session'),
+		stat(
+			'cost-total',
+			usage.tree.cost,
+			money(usage.tree.cost),
+			usage.tree.sessions > 1 ? 'this Session and its subagents' : 'this Session',
+		),
 		stat('cost-per-turn', each, usd(each), 'per request of a turn, on average'),
-		stat('cost-extra', extra, usd2(extra), 'of it for sending things again', extra > 0.3 ? 'warn' : ''),
+		stat('cost-extra', extra, money(extra), 'of it for sending things again', extra > 0.3 ? 'warn' : ''),
 	);
 }
 
@@ -103,7 +108,7 @@ const sumSection = (rows, { paid }) =>
 		: h(
 				'section',
 				{ 'aria-label': 'Cumulative' },
-				h('h3', 'Cumulative', figure('cost-listed', paid, usd2(paid), 'span.h-val.num')),
+				h('h3', 'Cumulative', figure('cost-listed', paid, money(paid), 'span.h-val.num')),
 				cumulative(rows),
 			);
 
@@ -198,7 +203,7 @@ function tokensSection({ own, tree }) {
 }
 
 const LIMITS = [
-	['money', 'Money', usd2],
+	['money', 'Money', money],
 	['tokens', 'Tokens', tokens],
 	['turns', 'Requests', num],
 	['time', 'Time of work', (seconds) => dur(seconds * 1000)],

@@ -1,9 +1,12 @@
 // Small parts that the views of the inspector and the System page share.
-import { h, icon, toast, tok } from './dom.js';
+import { h, icon, toast, tok, usd, usd2 } from './dom.js';
 import { state } from './data.js';
 
 /** A count of tokens, shortened. */
 export const tokens = (count) => tok(count / 1000);
+
+/** Dollars and cents, or more digits of less than a cent. */
+export const money = (value) => (value > 0 && value < 0.01 ? usd(value) : usd2(value));
 
 /** A figure of the API: what is shown is rounded, `data-value` is not. */
 export const figure = (name, value, text, spec = 'span.num') => h(spec, { 'data-figure': name, 'data-value': String(value) }, text);

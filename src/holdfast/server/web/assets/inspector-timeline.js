@@ -129,7 +129,9 @@ function lanesSection(panel, data) {
 			keyOf('t-bad', 'failed'),
 			h('span', h('i.crashkey'), 'process ended'),
 		),
-		data.more ? h('p.say', h('button.btn.small', { type: 'button', onclick: attempt(() => older(panel, data)) }, 'Load older spans')) : null,
+		data.more
+			? h('p.say', h('button.btn.small', { type: 'button', onclick: attempt(() => older(panel, data)) }, 'Load older spans'))
+			: null,
 	);
 }
 

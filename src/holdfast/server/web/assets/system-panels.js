@@ -63,26 +63,20 @@ function action(page, key, label, run, done, props = {}) {
 export function waitsPanel({ info }) {
 	const { waits } = info;
 	if (!waits.length) return panel('Waits', null, none('Nothing waits.'));
-	return panel(
-		'Waits',
-		h('span.dim', 'oldest first'),
-		table(
-			['For', 'Session', '>Age', '>Limit'],
-			waits.map(({ sessionID, title, wait }) => ({
-				cells: [
-					[
-						h('p', h('b.kind', { class: PEOPLE.has(wait.kind) ? 'permission' : '' }, wait.kind), wait.what),
-						wait.cause ? h('p.dim', `${wait.cause.kind}: ${wait.cause.what}`) : null,
-						h('p.dim', 'until ', wait.ends),
-					],
-					link(sessionID, title),
-					since(wait.since),
-					deadline(wait),
-				],
-			})),
-			'waits',
-		),
-	);
+	const rows = waits.map(({ sessionID, title, wait }) => ({
+		cells: [waitCell(wait), link(sessionID, title), since(wait.since), deadline(wait)],
+	}));
+	return panel('Waits', h('span.dim', 'oldest first'), table(['For', 'Session', '>Age', '>Limit'], rows, 'waits'));
+}
+
+/** What is waited for; most descriptions begin with the kind, which stands before them already. */
+function waitCell({ kind, what, ends, cause }) {
+	const described = what.startsWith(kind) ? what.slice(kind.length).replace(/^:?\s+/, '') : what;
+	return [
+		h('p', h('b.kind', { class: PEOPLE.has(kind) ? 'permission' : '' }, kind), described),
+		cause && !what.includes(cause.what) ? h('p.dim', `${cause.kind}: ${cause.what}`) : null,
+		h('p.dim', 'until ', ends),
+	];
 }
 
 /** When a wait ends by itself: what is left of it. */
@@ -220,7 +214,11 @@ export function providersPanel({ parts }) {
 	const { providers } = parts;
 	if (providers.error) return panel('Providers', null, failed(providers.error));
 	if (!providers.data.length)
-		return panel('Providers', null, none('No provider can be used. Set a key, or sign in to one with `holdfast auth login`.'));
+		return panel(
+			'Providers',
+			null,
+			none(['No provider can be used. Set a key, or sign in to one with ', h('code', 'holdfast auth login'), '.']),
+		);
 	return panel(
 		'Providers',
 		h('span.dim.num', plural(providers.data.length, 'provider')),
@@ -269,7 +267,7 @@ export function configurationPanel({ parts }) {
 					h(
 						'div',
 						h('p', `Not trusted, so not used: ${one.wants.join(', ')}`),
-						h('p.dim', '`holdfast trust` shows it and asks.'),
+						h('p.dim', h('code', 'holdfast trust'), ' shows it and asks.'),
 						h('code.dim', one.path),
 					),
 				),
