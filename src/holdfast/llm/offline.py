@@ -1,8 +1,8 @@
 """Models that need no network: they speak OpenAI's wire format through the same transport seam as a real provider.
 
 `echo` reads the file that a prompt names and answers from it; to a prompt with a format it answers with an example made
-from the prompt's text. `scripted` plays a list of turns from a file. `story` and `story-mini` play the story of `holdfast demo`.
-`ScriptedTransport` plays turns from Python and can hold a turn until an event is set."""
+from the prompt's text. `scripted` plays a list of turns from a file. `story` and `story-mini` play the story of
+`holdfast demo`. `ScriptedTransport` plays turns from Python and can hold a turn until an event is set."""
 
 from __future__ import annotations
 

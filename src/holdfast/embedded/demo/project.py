@@ -101,10 +101,14 @@ class NotEmpty(HoldfastError):
         super().__init__(f"{directory} is not empty; choose another --directory")
 
 
-async def make_project(directory: Path, environment: Mapping[str, str]) -> None:
-    """Write the files into a new or empty directory. They are committed there if there is a git."""
+def check_empty(directory: Path) -> None:
+    """Raise NotEmpty for a directory with files in it; one that does not exist is empty."""
     if directory.exists() and any(directory.iterdir()):
         raise NotEmpty(directory)
+
+
+async def make_project(directory: Path, environment: Mapping[str, str]) -> None:
+    """Write the files into an empty directory. They are committed there if there is a git."""
     for name, text in FILES.items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)

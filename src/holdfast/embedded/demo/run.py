@@ -7,11 +7,10 @@ import os
 import shutil
 from contextlib import aclosing, suppress
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.core.runtime.runtime import default_paths
-from holdfast.embedded.demo.project import make_project
+from holdfast.embedded.demo.project import check_empty, make_project
 from holdfast.embedded.demo.story import TITLE, Story
 from holdfast.embedded.holdfast import Holdfast
 from holdfast.schema.exceptions import HoldfastError
@@ -19,6 +18,7 @@ from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 FOLDER = "holdfast-demo"
 
@@ -33,21 +33,21 @@ class Made(Frozen):
 
 
 async def make_demo(directory: Path | None, show: Callable[[str], None], *, again: bool = False) -> Made:
-    """Play the story in `directory`, by default in a folder of the data directory. What an earlier run made there is left
-    alone and returned, unless `again` is true: then the next free folder is used. `show` is called with what happens."""
+    """Play the story in `directory`, by default in a folder of the data directory. What an earlier run made there is
+    left alone and returned, unless `again` is true: then the next free folder is used. `show` is called with what
+    happens next."""
     environment = dict(os.environ)
     chosen = directory or default_paths(environment).data / FOLDER
     if again:
         chosen = _free(chosen)
     elif chosen.exists() and (found := await _existing(chosen)) is not None:
         return found
-    created = not chosen.exists()
-    await make_project(chosen, environment)
+    check_empty(chosen)
     try:
+        await make_project(chosen, environment)
         return await _play(chosen, show)
     except BaseException:
-        if created:
-            await asyncio.to_thread(shutil.rmtree, chosen, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, chosen, ignore_errors=True)
         raise
 
 

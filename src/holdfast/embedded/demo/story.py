@@ -7,6 +7,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from holdfast.client.errors import check_outcome
+from holdfast.core.run_to_completion import run_to_completion
 from holdfast.embedded.demo.crash import crash
 from holdfast.embedded.demo.project import AGENTS_LATER
 from holdfast.embedded.pieces import ToolStarted
@@ -16,7 +17,7 @@ from holdfast.schema.model import ModelRef
 from holdfast.schema.session import ForkBefore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
     from pathlib import Path
 
     from holdfast.embedded.holdfast import Holdfast
@@ -30,8 +31,8 @@ SMALL_MODEL = ModelRef(id="story-mini", provider_id="demo")
 TITLE = "Fix the lost cent"
 THINKING_SECONDS = 0.8
 """How long the person takes for an answer."""
-WAIT_SECONDS = 60.0
 LOOK_SECONDS = 0.05
+LOOKS = 1200
 
 
 class StoryStuck(HoldfastError):
@@ -48,7 +49,7 @@ class Story:
         self._leave_open = False
         """Whether requests stay open for the person who looks at the demonstration."""
 
-    async def play(self) -> AsyncIterator[str]:
+    async def play(self) -> AsyncGenerator[str, None]:
         """Yields what happens next, in a few words, before it happens."""
         yield "a bug is fixed: tools, a question, a steer, a queued prompt"
         main = await self._create(TITLE)
@@ -95,9 +96,8 @@ class Story:
         await self._host.sessions.wait(id)
 
     async def _fork(self, id: str, message_id: str) -> None:
-        fork = await self._host.sessions.fork(id, boundary=ForkBefore(message_id=message_id))
-        self._attend(fork)
-        await self._host.sessions.rename(fork.id, title="With fractions?")
+        made = self._host.sessions.fork(id, boundary=ForkBefore(message_id=message_id))
+        fork = await run_to_completion(self._added(made, "With fractions?"))
         await self._prompt(fork.id, script.FRACTIONS)
 
     async def _revert(self) -> None:
@@ -114,14 +114,15 @@ class Story:
         await self._until(lambda: self._is_asked(*prompts))
 
     async def _create(self, title: str, model: ModelRef = MODEL) -> Session:
-        session = await self._host.sessions.create(model=model)
-        self._attend(session)
-        return await self._host.sessions.rename(session.id, title=title)
+        return await run_to_completion(self._added(self._host.sessions.create(model=model), title))
 
-    def _attend(self, session: Session) -> None:
+    async def _added(self, made: Awaitable[Session], title: str) -> Session:
+        """Not cut in two by Ctrl-C: a Session that exists is one that can be removed again."""
+        session = await made
         self.sessions.append(session)
         self._host.on_permission(self._allow, session=session.id)
         self._host.on_question(self._answer, session=session.id)
+        return await self._host.sessions.rename(session.id, title=title)
 
     async def _prompt(self, id: str, text: str) -> Admission:
         """Prompt and wait for the answer."""
@@ -141,12 +142,11 @@ class Story:
         return True
 
     async def _until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                while not await condition():
-                    await asyncio.sleep(LOOK_SECONDS)
-        except TimeoutError:
-            raise StoryStuck(f"The demonstration stopped: nothing happened for {WAIT_SECONDS:.0f} s") from None
+        for _ in range(LOOKS):
+            if await condition():
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+        raise StoryStuck(f"The demo stopped: nothing happened for {LOOKS * LOOK_SECONDS:.0f} s")
 
     def _allow(self, request: PermissionRequest) -> Reply | None:
         """A user's own rules may ask for more than the story expects."""

@@ -21,21 +21,25 @@ TAG = "Create the git tag v1.1 on the newest commit."
 CURRENCY = "Receipts should show a currency."
 DOCUMENT = "Write a longer README for people who have never seen this package."
 
+SLOW = 0.015
+"""Seconds between two words of the answers in whose middle a process is killed."""
+
 TODOS = ("Read the code and its tests", "See the error happen", "Fix `split`", "Run the tests again")
 
 READ_FIRST = Turn(
-    reasoning="The amounts are in cents, so 10.00 is 1000. 1000 divided by 3 is 333, remainder 1. Three times 333 is 999: "
-    "exactly one cent is missing. I suspect an integer division, but I read the code before I believe that.",
+    reasoning="The amounts are in cents, so 10.00 is 1000. 1000 divided by 3 is 333, remainder 1. Three times 333 is "
+    "999: exactly one cent is missing. I suspect an integer division, but I read the code before I believe that.",
     text="I read the code and its tests before I change anything.",
 )
 
 ASK_WHO_PAYS = Turn(
-    text="`1000 // 3` is 333, and the remainder of one cent belongs to nobody. It has to go to somebody, and the code does "
-    "not say to whom.",
+    text="`1000 // 3` is 333, and the remainder of one cent belongs to nobody. It has to go to somebody, and the code "
+    "does not say to whom.",
 )
 
 EXPLAINED = """\
-The cent is back. `split` divided and dropped the remainder; now the remainder is handed out, one cent each, to the first people.
+The cent is back. `split` divided and dropped the remainder; now the remainder is handed out, one cent each, to the \
+first people.
 
 | bill | people | before | now |
 | ---: | ---: | --- | --- |
@@ -53,28 +57,22 @@ SEARCHED = """\
 Two places divide or round an amount:
 
 - `bill/split.py`: `divmod`, and the remainder is handed out. Nothing gets lost.
-- `bill/receipt.py`, `with_tip`: `round(total * percent / 100)`. The tip is rounded once and added to the total as a whole number of \
-cents. Nothing gets lost."""
+- `bill/receipt.py`, `with_tip`: `round(total * percent / 100)`. The tip is rounded once and added to the total as a \
+whole number of cents. Nothing gets lost."""
 
-WEIGHTS_BEGUN = """\
-Give each person a weight, and hand out the cents by the method of largest remainders. First, every person gets the whole cents of the \
-exact share, which is the total times the weight divided by the sum of all weights. That leaves fewer cents than there are people. Then \
-the people with the largest remainders get one cent more each, until none is left. The sum is the total again, whatever the weights are, and \
-nobody is more than one cent away from the exact share. Ties go to whoever comes first, as in `split`."""
+BY_WEIGHTS = """\
+Give each person a weight, and hand out the cents by the method of largest remainders. First, every person gets the \
+whole cents of the exact share, which is the total times the weight divided by the sum of all weights. That leaves \
+fewer cents than there are people. Then the people with the largest remainders get one cent more each, until none is \
+left. The sum is the total again, whatever the weights are, and nobody is more than one cent away from the exact \
+share. Ties go to whoever comes first, as in `split`."""
 
-WEIGHTS_AGAIN = """\
-In short, because the first attempt broke off:
-
-1. Everyone gets the whole cents of `total * weight / sum(weights)`.
-2. The cents that are left go to the largest remainders, one each.
-
-Equal weights give exactly what `split` gives, so `split(total, people)` can stay as it is and call the new function."""
-
-README_BEGUN = """\
-The package answers one question: who pays how much? It has two functions. The first one, `split`, divides an amount between people and \
-never loses a cent on the way. The second one, `with_tip`, adds a tip to an amount. Amounts are whole numbers of cents everywhere, because \
-binary fractions cannot hold most amounts exactly, and nobody wants to explain to a guest why ten divided by three is not ten any more. A \
-receipt lists the share of each guest on a line of its own, and below them the total, which is the sum of exactly these lines."""
+LONGER_README = """\
+The package answers one question: who pays how much? It has two functions. The first one, `split`, divides an amount \
+between people and never loses a cent on the way. The second one, `with_tip`, adds a tip to an amount. Amounts are \
+whole numbers of cents everywhere, because binary fractions cannot hold most amounts exactly, and nobody wants to \
+explain to a guest why ten divided by three is not ten any more. A receipt lists the share of each guest on a line \
+of its own, and below them the total, which is the sum of exactly these lines."""
 
 NOTES_TEXT = """\
 ## Objective
@@ -103,8 +101,8 @@ Bills that are split between people must add up to the total again.
 
 NOTES = Turn(text=NOTES_TEXT)
 STRANGER = Turn(
-    text="I only know the story of `holdfast demo`, and it does not go on from here. `holdfast auth login PROVIDER` connects a real model, "
-    "and the model of this Session can be changed at any time.",
+    text="I only know the story of `holdfast demo`, and it does not go on from here. `holdfast auth login PROVIDER` "
+    "connects a real model, and the model of this Session can be changed at any time.",
 )
 
 
@@ -143,10 +141,13 @@ ONE_CENT = (
 REPLIES: dict[str, tuple[Turn, ...]] = {
     FIX: (
         _calls(
-            READ_FIRST, _todos(0), _call("read", path="bill/split.py"), _call("grep", pattern=r"split\(", include="*.py")
+            READ_FIRST,
+            _todos(0),
+            _call("read", path="bill/split.py"),
+            _call("grep", pattern=r"split\(", include="*.py"),
         ),
         Turn(
-            reasoning="`total // people` drops the remainder, as I thought. There is a test for it that must fail at present.",
+            reasoning="`total // people` drops the remainder, as I thought. A test for it must fail now.",
             calls=(_todos(1), RUN_TESTS),
         ),
         _calls(
@@ -179,7 +180,11 @@ REPLIES: dict[str, tuple[Turn, ...]] = {
             text="I let a subagent search, so that its reading does not fill this conversation.",
             calls=(
                 _call(
-                    "subagent", agent="explore", description="look for lost cents", prompt=SEARCH, model="demo/story-mini"
+                    "subagent",
+                    agent="explore",
+                    description="look for lost cents",
+                    prompt=SEARCH,
+                    model="demo/story-mini",
                 ),
             ),
         ),
@@ -198,7 +203,7 @@ REPLIES: dict[str, tuple[Turn, ...]] = {
     RELEASE_NOTE: (
         Turn(text="Shares of a bill now add up to the total: cents that remain are paid by the first people."),
     ),
-    WEIGHTS: (Turn(text=WEIGHTS_BEGUN, pace=0.02), Turn(text=WEIGHTS_AGAIN), Turn(text=WEIGHTS_AGAIN)),
+    WEIGHTS: (Turn(text=BY_WEIGHTS, pace=SLOW),),
     CHANGELOG: (
         Turn(
             text="The project asks before this file is edited. You see the change before it is made.",
@@ -206,7 +211,7 @@ REPLIES: dict[str, tuple[Turn, ...]] = {
                 _edit(
                     "CHANGELOG.md",
                     "## Unreleased\n",
-                    "## Unreleased\n\n- Fixed: shares of a bill add up to the total. Cents that remain are paid by the first people.\n",
+                    "## Unreleased\n\n- Fixed: shares add up to the bill. The first people pay what remains.\n",
                 ),
             ),
         ),
@@ -214,21 +219,27 @@ REPLIES: dict[str, tuple[Turn, ...]] = {
     ),
     FRACTIONS: (
         Turn(
-            text="No. `Fraction(1000, 3)` is exact, but in the end somebody pays whole cents, and the same question comes back: "
-            "who pays the one that remains? Whole cents and `divmod` say it directly.",
+            text="No. `Fraction(1000, 3)` is exact, but in the end people pay whole cents, and the same question comes "
+            "back: who pays the one that remains? Whole cents and `divmod` say it directly.",
         ),
     ),
     DECIMALS: (
         Turn(
             text="I change the type first.",
-            calls=(_edit("bill/receipt.py", "total: int, percent: int) -> int", "total: Decimal, percent: int) -> Decimal"),),
+            calls=(
+                _edit(
+                    "bill/receipt.py", "total: int, percent: int) -> int", "total: Decimal, percent: int) -> Decimal"
+                ),
+            ),
         ),
         Turn(text="That would also change what the shop gets. I would rather go back to cents."),
     ),
     RELEASE: (
         Turn(
             text="A subagent makes the tag.",
-            calls=(_call("subagent", agent="general", description="tag the release", prompt=TAG, model="demo/story-mini"),),
+            calls=(
+                _call("subagent", agent="general", description="tag the release", prompt=TAG, model="demo/story-mini"),
+            ),
         ),
         Turn(text="The release is tagged."),
     ),
@@ -250,7 +261,7 @@ REPLIES: dict[str, tuple[Turn, ...]] = {
         ),
         Turn(text="Understood. I would begin with `bill/receipt.py`."),
     ),
-    DOCUMENT: (Turn(text=README_BEGUN, pace=0.02), Turn(text=README_BEGUN), Turn(text=README_BEGUN)),
+    DOCUMENT: (Turn(text=LONGER_README, pace=SLOW),),
 }
 """The turns that follow a prompt, in order."""
 
