@@ -142,7 +142,7 @@ class Catalog:
         return self._listed[1]
 
     def model(self, provider_id: str, id: str) -> ModelInfo | None:
-        entry = self._draft.find(provider_id)
+        entry = DEMO_ENTRY if provider_id == DEMO else self._draft.find(provider_id)
         found = entry.model(id) if entry else None
         return public_model(entry, found, self._secrets) if entry and found else None
 
