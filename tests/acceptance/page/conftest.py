@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +22,9 @@ REPORT_VIOLATIONS = """
 document.addEventListener('securitypolicyviolation', (event) =>
     console.error(`policy violated: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
 """
-expect.set_options(timeout=15_000)
+PATIENCE = 10_000
+"""Milliseconds after which something is not slow but missing."""
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="session")
@@ -39,8 +41,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def provider() -> Iterator[Provider]:
     provider = Provider()
-    with provider.serving() as url:
-        provider.url = url
+    with provider.serving():
         yield provider
 
 
@@ -65,10 +66,10 @@ def own_machine(tmp_path: Path, provider: Provider) -> Iterator[Machine]:
 class Pages:
     """Opens pages and keeps what they complain about. `allowed` are patterns of complaints that a test expects."""
 
-    def __init__(self, browser: Browser) -> None:
+    def __init__(self, browser: Browser, states: dict[str, StorageState]) -> None:
         self._browser = browser
         self._contexts: list[BrowserContext] = []
-        self._signed_in: dict[str, StorageState] = {}
+        self._states = states
         self.complaints: list[str] = []
         self.allowed: list[str] = []
 
@@ -95,6 +96,7 @@ class Pages:
         return context
 
     def tab(self, context: BrowserContext, url: str) -> Page:
+        context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.on("console", self._heard)
         page.on("pageerror", lambda error: self.complaints.append(f"exception: {error}"))
@@ -103,9 +105,17 @@ class Pages:
 
     def close(self) -> list[str]:
         """Returns the complaints that nobody expected."""
+        self._picture()
         for context in self._contexts:
             context.close()
         return [it for it in self.complaints if not any(re.search(pattern, it) for pattern in self.allowed)]
+
+    def _picture(self) -> None:
+        """What the pages show at the end of a test, for a person who looks for a mistake: HOLDFAST_PICTURES=folder."""
+        if folder := os.environ.get("HOLDFAST_PICTURES"):
+            open_pages = [page for context in self._contexts for page in context.pages]
+            for number, page in enumerate(open_pages):
+                page.screenshot(path=Path(folder) / f"{number}.png")
 
     def _heard(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
@@ -113,11 +123,11 @@ class Pages:
 
     def _state(self, machine: Machine) -> StorageState:
         """Both halves of a sign-in, made once for each machine."""
-        if machine.url not in self._signed_in:
+        if machine.url not in self._states:
             page = self.open(machine, signed_in=False)
             sign_in(page)
-            self._signed_in[machine.url] = page.context.storage_state()
-        return self._signed_in[machine.url]
+            self._states[machine.url] = page.context.storage_state()
+        return self._states[machine.url]
 
 
 def sign_in(page: Page, password: str = PASSWORD) -> None:
@@ -126,32 +136,14 @@ def sign_in(page: Page, password: str = PASSWORD) -> None:
     expect(page.get_by_label("Password")).to_have_count(0)
 
 
+@pytest.fixture(scope="session")
+def states() -> dict[str, StorageState]:
+    """The sign-ins so far, by the address of the server."""
+    return {}
+
+
 @pytest.fixture
-def pages(browser: Browser) -> Iterator[Pages]:
-    pages = Pages(browser)
+def pages(browser: Browser, states: dict[str, StorageState]) -> Iterator[Pages]:
+    pages = Pages(browser, states)
     yield pages
     assert pages.close() == []
-
-
-Open = Callable[..., Page]
-
-
-@pytest.fixture
-def open_page(pages: Pages, machine: Machine) -> Open:
-    """Opens a path of the shared server, signed in."""
-
-    def open(path: str = "/", **options: Any) -> Page:
-        return pages.open(machine, path, **options)
-
-    return open
-
-
-@pytest.fixture
-def open_session(pages: Pages, machine: Machine) -> Callable[..., tuple[str, Page]]:
-    """A new Session on the shared server, and its page."""
-
-    def open(**options: Any) -> tuple[str, Page]:
-        session = machine.create()
-        return session, pages.open(machine, f"/#/s/{session}", **options)
-
-    return open

@@ -90,7 +90,7 @@ class Machine:
         location = {"directory": str(self.project)}
         session: str = self._data(self.api.post("/api/session", json={"location": location}))["id"]
         if title:
-            self._data(self.api.patch(f"/api/session/{session}", json={"title": title}))
+            self._data(self.api.post(f"/api/session/{session}/rename", json={"title": title}))
         return session
 
     def prompt(self, session: str, text: str, **options: Any) -> str:

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Json = dict[str, Any]
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,20 @@ class Reply:
     end: threading.Event | None = None
 
 
+class Held:
+    """A text in two pieces; the second one comes when the event is set."""
+
+    def __init__(self, before: str, event: threading.Event, after: str) -> None:
+        self._before = before
+        self._event = event
+        self._after = after
+
+    def __iter__(self) -> Iterator[str]:
+        yield self._before
+        self._event.wait(PATIENCE)
+        yield self._after
+
+
 def calling(tool: str, /, **input: Any) -> Reply:
     return Reply(calls=((tool, input),))
 
@@ -35,6 +50,7 @@ class Provider:
     prompt is answered with `done`."""
 
     def __init__(self) -> None:
+        self.url = ""
         self._replies: dict[str, tuple[Reply, ...]] = {}
         self.stopped = threading.Event()
         """Set when the tests end, so that no handler waits longer."""
@@ -43,7 +59,7 @@ class Provider:
         self._replies[prompt] = replies
 
     @contextmanager
-    def serving(self) -> Iterator[str]:
+    def serving(self) -> Iterator[None]:
         provider = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -65,8 +81,9 @@ class Provider:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
+        self.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
         try:
-            yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+            yield
         finally:
             self.stopped.set()
             server.shutdown()
@@ -99,7 +116,11 @@ class Provider:
         self._hold(reply.end)
         yield _frame({}, "tool_calls" if reply.calls else "stop")
         prompt = len(json.dumps(body)) // 4
-        usage = {"prompt_tokens": prompt, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": prompt // 2}}
+        usage = {
+            "prompt_tokens": prompt,
+            "completion_tokens": 20,
+            "prompt_tokens_details": {"cached_tokens": prompt // 2},
+        }
         yield b"data: " + json.dumps({"choices": [], "usage": usage}).encode() + b"\n\ndata: [DONE]\n\n"
 
     def _hold(self, event: threading.Event | None) -> None:
