@@ -30,6 +30,7 @@ COMMANDS = (
     "context",
     "serve",
     "demo",
+    "web",
     "models",
     "agents",
     "commands",
