@@ -83,8 +83,11 @@ class Overview:
         }
         name = f"overview.roots_{'asc' if backwards else 'desc'}"
         rows = await self._database.fetch_large(name, key, into=SessionRow)
-        everything = await self._open(OverviewFilter(), MOST_OPEN)
-        return await self._told([row.session() for row in (rows[::-1] if backwards else rows)], everything)
+        return await self.of([row.session() for row in (rows[::-1] if backwards else rows)])
+
+    async def of(self, sessions: list[Session]) -> list[OverviewSession]:
+        """These Sessions with what each does; those that were deleted meanwhile are left out."""
+        return await self._told(sessions, await self._open(OverviewFilter(), MOST_OPEN))
 
     async def waits(self) -> list[SessionWait]:
         """What open Sessions wait for, oldest first."""
