@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
 import msgspec
 import pytest
+from tests.cli.conftest import Machine, Provider, Server
 from tests.outside.scripted_provider import PATIENCE, Call, Request, Turn, calling
+from tests.outside.test_left_behind import client_of, end, in_turn, new_session, until_answered
 from tests.outside.world import World, answers, ask, events, tools_of
 
 from holdfast import ApiError, Holdfast, PromptInput, Session
@@ -22,6 +26,7 @@ from holdfast.schema.timeline import Timeline
 
 pytestmark = pytest.mark.anyio
 
+Serve = Callable[..., Server]
 ASK = [{"action": "edit", "resource": "*", "effect": "ask"}]
 COST = {"input": 3.0, "output": 15.0, "cache_read": 0.3, "cache_write": 3.75}
 LIMIT = {"context": 100_000, "output": 4_000}
@@ -371,6 +376,32 @@ async def test_a_shutdown_and_the_process_after_it_are_told_apart(world: World) 
     assert owner.end is not None
     assert owner.end - owner.start >= 50
     assert {moment.kind for moment in timeline.moments} >= {"suspended", "recovered"}
+
+
+async def test_the_end_of_a_process_is_a_gap(holdfast: Machine, serve: Serve, provider: Provider) -> None:
+    """WEB-203, WEB-208: after `kill -9` the request led to no answer, and nobody worked until the next process asked
+    again."""
+    holdfast.use_provider(provider.url, settings={"recovery": "continue", "retry": {"total_seconds": 0}})
+    in_turn(provider, provider.hang)
+    server = serve()
+    async with client_of(server, holdfast) as client:
+        session_id = await new_session(client, holdfast)
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="what is it?"))
+        assert await asyncio.to_thread(provider.asked.acquire, timeout=PATIENCE)
+    end(server, signal.SIGKILL)
+    in_turn(provider, Provider.answer)
+    async with client_of(serve(), holdfast) as client:
+        await until_answered(client, session_id)
+        timeline = await client.sessions.timeline(session_id)
+        entries = (await client.sessions.ledger(session_id)).items
+        first, second = (entry for entry in entries if entry.purpose == "turn")
+        check_time(timeline, await client.sessions.get(session_id))
+    assert [(entry.turn, entry.status) for entry in (first, second)] == [(1, "abandoned"), (1, "ended")]
+    (gap,) = [span for span in timeline.spans if span.lane == "owner"]
+    assert gap.end is not None
+    assert first.time <= gap.start < gap.end <= second.time
+    assert next(span.end for span in timeline.spans if span.lane == "provider") == gap.start
+    assert [moment.kind for moment in timeline.moments][:3] == ["prompt", "crash", "recovered"]
 
 
 async def test_the_log_has_every_event_once(world: World) -> None:

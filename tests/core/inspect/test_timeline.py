@@ -142,7 +142,7 @@ def test_a_crash_ends_what_was_open_and_leaves_a_gap() -> None:
         ("owner", 20, hours),
         ("provider", hours + 5, None),
     ]
-    assert [(moment.kind, moment.time) for moment in moments] == [("crash", 20)]
+    assert [(moment.kind, moment.time) for moment in moments] == [("crash", 20), ("recovered", hours + 5)]
 
 
 def test_a_request_that_a_dead_process_sent_ends_with_it() -> None:
@@ -150,7 +150,7 @@ def test_a_request_that_a_dead_process_sent_ends_with_it() -> None:
     abandoned: Given = ("turn.abandoned", 900, {"reason": TURN_INTERRUPTED})
     spans, moments = shown(("prompted", 1, {"messageID": "msg_1"}), sent(5), abandoned, sent(910), started(920))
     assert bare(spans) == [("provider", 5, 5), ("owner", 5, 900), ("provider", 910, None)]
-    assert [moment.kind for moment in moments] == ["prompt", "crash"]
+    assert [moment.kind for moment in moments] == ["prompt", "crash", "recovered"]
 
 
 def test_a_summary_and_a_command_that_broke_off_end_with_their_process() -> None:
