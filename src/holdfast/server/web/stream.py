@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 async def frames(runtime: Runtime, session_id: str | None, after: int | None, ended: StreamEnd) -> Frames:
-    """`ended` is set when the stream has to end, with the reason for its last frame."""
+    """`ended` is set when the sign-in of the reader has ended."""
     yield _frame({"type": "hello", "version": __version__, "now": SystemClock().now()})
     await ended.wait()
-    yield _frame({"type": "bye", "reason": ended.reason})
+    yield _frame({"type": "bye", "reason": "signed-out"})
 
 
 def _frame(content: dict[str, object]) -> bytes:
