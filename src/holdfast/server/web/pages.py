@@ -84,10 +84,6 @@ class Pages:
             return await self._code(scope, head)
         return await self._to_anyone(path, scope, head, receive)
 
-    def stop(self) -> None:
-        """End all streams."""
-        self.ends.stop()
-
     async def close(self) -> None:
         await self.ends.close()
 
