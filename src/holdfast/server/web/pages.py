@@ -126,9 +126,8 @@ class Pages:
         if after is not None and not (after.isascii() and after.removeprefix("-").isdecimal() and len(after) < 16):
             raise InvalidRequest(f"Not a sequence: {after[:SHOWN]}", kind="Query", field="after")
         ended = self.ends.open(sign_in)
-        return Streamed(
-            stream.frames(self._runtime, session_id, int(after) if after is not None else None, ended), ended
-        )
+        since = int(after) if after is not None else None
+        return Streamed(stream.frames(self._runtime, session_id, since, ended, version=self._assets().version), ended)
 
 
 def _checked_method(method: str, path: str) -> str:

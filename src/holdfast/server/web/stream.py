@@ -39,8 +39,11 @@ UNANNOUNCED_SECONDS = 3.0
 """Between two reads after commits of which nothing was announced."""
 
 
-async def frames(runtime: Runtime, session_id: str | None, after: int | None, ended: asyncio.Event) -> Frames:
-    """`ended` is set when the person signs out."""
+async def frames(
+    runtime: Runtime, session_id: str | None, after: int | None, ended: asyncio.Event, *, version: str = __version__
+) -> Frames:
+    """`ended` is set when the person signs out. `version` is that of the page's files, so that an open page notices an
+    update."""
     watch = Watch(session_id)
     async with AsyncExitStack() as stack:
         subscription = await stack.enter_async_context(
@@ -50,7 +53,7 @@ async def frames(runtime: Runtime, session_id: str | None, after: int | None, en
         dirty = stack.enter_context(runtime.log.signals.follow(session_id)) if session_id is not None else None
         followed = Followed(runtime, session_id) if session_id is not None else None
         head = await followed.head() if followed is not None else None
-        yield framed(Hello(version=__version__, now=runtime.now(), head=head))
+        yield framed(Hello(version=version, now=runtime.now(), head=head))
         batch: list[Announcement] = []
         if followed is not None:
             async for chunk in followed.catch_up(after):
