@@ -370,7 +370,7 @@ export interface OpenapiOperations {
 export interface SystemOperations {
   /** The processes on the database, what they execute and wait for, and the database itself. */
   info(options?: CallOptions): Promise<SystemInfo>
-  /** Compare what clients see with the event log, and check the configuration. A caller that disconnects ends it. */
+  /** Compare what clients see with the event log, and check the configuration. A caller that disconnects ends it. One at a time. Fails with ConflictError. */
   doctor(options?: CallOptions): Promise<DoctorReport>
 }
 

@@ -29,6 +29,8 @@ COMMANDS = (
     "sessions",
     "context",
     "serve",
+    "demo",
+    "web",
     "models",
     "agents",
     "commands",

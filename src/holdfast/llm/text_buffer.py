@@ -25,6 +25,10 @@ class TextBuffer:
         new, self._taken = "".join(self._groups[self._taken :]), len(self._groups)
         return new
 
+    def taken(self) -> str:
+        """All that `take_new` has given."""
+        return "".join(self._groups[: self._taken])
+
     def whole(self) -> str:
         self._join()
         return "".join(self._groups)

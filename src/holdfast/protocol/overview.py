@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.protocol.endpoint import Endpoint, endpoint
-from holdfast.schema.errors import InvalidCursorError
+from holdfast.schema.errors import ConflictError, InvalidCursorError
 from holdfast.schema.overview import DoctorReport, OpenRequest, OverviewSession, SystemInfo
 from holdfast.schema.record import Record
 
@@ -17,13 +17,14 @@ class OverviewQuery(Record):
     open: bool | None = None
     """Only Sessions that are not idle, with those that have a parent. Otherwise all Sessions without a parent."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=500)] | None = None
-    """100 by default."""
+    """100 by default; with `open` 500, which is the most."""
     cursor: str | None = None
-    search: str | None = None
+    """Not with `open`, which has one page."""
+    search: Annotated[str, msgspec.Meta(max_length=1000, pattern=r"^[^\x00]*$")] | None = None
     """Only Sessions with this text in their title or directory, whatever its case."""
     directory: str | None = None
     archived: bool | None = None
-    """Only archived Sessions; without it, only others."""
+    """Only archived Sessions; without it, only others. With `open` and without it, both."""
 
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(
@@ -58,8 +59,9 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             "POST /api/system/doctor",
             "holdfast.system.doctor",
             "Compare what clients see with the event log, and check the configuration. A caller that disconnects ends "
-            "it.",
+            "it. One at a time.",
             data=DoctorReport,
+            errors=(ConflictError,),
         ),
     )
 )

@@ -105,7 +105,9 @@ class StoreInfo(Record):
     free_bytes: int | None = None
     """On the disk of a file."""
     sessions: int
+    """Counted up to 100,000; above that PostgreSQL estimates, and a file tells 100,000."""
     events: int
+    """Of a file, how many were ever stored; PostgreSQL counts up to 100,000, and estimates above that."""
     outage: str | None = None
     """Why commits wait, if they do."""
 

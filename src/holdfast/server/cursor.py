@@ -12,6 +12,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
+from holdfast.core.runtime.overview import OverviewFilter
 from holdfast.core.session.errors import InvalidCursor
 from holdfast.core.session.stored_sessions import Direction, Order, SessionAnchor
 from holdfast.schema.codec import decoder, encode
@@ -41,10 +42,16 @@ class MessageCursor(msgspec.Struct, frozen=True, omit_defaults=True):
     limit: Limit | None = None
 
 
-C = TypeVar("C", ListCursor, MessageCursor)
+class OverviewCursor(msgspec.Struct, frozen=True, omit_defaults=True):
+    anchor: SessionAnchor
+    chosen: OverviewFilter
+    limit: Limit | None = None
 
 
-def write_cursor(cursor: ListCursor | MessageCursor) -> str:
+C = TypeVar("C", ListCursor, MessageCursor, OverviewCursor)
+
+
+def write_cursor(cursor: ListCursor | MessageCursor | OverviewCursor) -> str:
     text = base64.urlsafe_b64encode(encode(cursor)).rstrip(b"=")
     return (text + b"." + checksum(text, type(cursor))).decode()
 
@@ -60,7 +67,7 @@ def read_cursor(kind: type[C], given: str) -> C:
     return cursor
 
 
-def checksum(text: bytes, kind: type[ListCursor] | type[MessageCursor]) -> bytes:
+def checksum(text: bytes, kind: type[ListCursor] | type[MessageCursor] | type[OverviewCursor]) -> bytes:
     """Covers the encoded text, because two texts can decode to the same bytes."""
     digest = hashlib.blake2b(text, digest_size=CHECKSUM_BYTES, person=kind.__name__.encode()).digest()
     return base64.urlsafe_b64encode(digest)

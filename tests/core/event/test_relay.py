@@ -199,6 +199,31 @@ async def test_a_first_event_that_was_read_before_its_commit_was_acknowledged_is
         assert texts(await heard(live, 2)) == ["1", "2"]
 
 
+async def test_a_commit_behind_a_gap_waits_for_a_read_that_began_after_it(
+    story: Story, other: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """API-431: a read that began before the commits of two processes says nothing about the first of them, so the
+    second is not announced after it."""
+    started, answered = asyncio.Event(), asyncio.Event()
+    fetch = story.database.fetch
+
+    async def late(name: str, parameters: Any, **options: Any) -> Any:
+        rows = await fetch(name, parameters, **options)
+        if name == "event.moved_since" and not started.is_set():
+            started.set()
+            await answered.wait()
+        return rows
+
+    async with story.log.relay.observe() as live:
+        monkeypatch.setattr(story.database, "fetch", late)
+        story.log.relay._look_now()
+        await started.wait()
+        await other.publish(note(1))
+        await story.log.publish(note(2))
+        answered.set()
+        assert texts(await heard(live, 2)) == ["1", "2"]
+
+
 async def test_announcements_that_wait_for_a_read_are_bounded(
     story: Story, other: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

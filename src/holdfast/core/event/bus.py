@@ -89,6 +89,10 @@ class Subscription:
                 return []
             self._ready.clear()
             await self._ready.wait()
+        return self.take()
+
+    def take(self) -> list[Announcement]:
+        """All events that have arrived, without waiting."""
         taken = list(self._buffer)
         self._buffer.clear()
         self._size = 0

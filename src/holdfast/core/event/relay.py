@@ -144,6 +144,10 @@ class Relay:
         else:
             self._bus.announce(announcement)
 
+    def is_holding(self, aggregate_id: str) -> bool:
+        """Whether events of this aggregate wait for a read before they are announced."""
+        return aggregate_id in self._held
+
     def receive(self, wire: bytes) -> None:
         """Take an event that another process announced. Raises msgspec.DecodeError if it is not an event."""
         event: EventEnvelope = decoder(EventEnvelope).decode(wire)
@@ -289,15 +293,16 @@ class Relay:
             self._looking = None
 
     async def _announce_stored(self) -> None:
-        """Announce everything committed since the last read, with held units in their places."""
-        reached: dict[str, int] = {}
+        """Announce everything committed since the last read, with held units in their places. Only units that were held
+        before the read began: it may not have seen what was committed before later ones."""
+        held, reached = list(self._held), dict[str, int]()
         for moved in await self._database.fetch("event.moved_since", {"position": self._position}, into=NewEvents):
             self._position = moved.position
             reached[moved.aggregate_id] = moved.last
             if moved.aggregate_id not in self._heard:
                 self._hear(moved.aggregate_id, moved.first - 1)
         position = self._position
-        for aggregate_id in {**reached, **self._held}:
+        for aggregate_id in {**reached, **dict.fromkeys(held)}:
             await self._settle(aggregate_id)
             await self._catch_up(aggregate_id, reached.get(aggregate_id, -1))
         self.reached = position

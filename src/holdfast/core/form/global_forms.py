@@ -16,7 +16,7 @@ from holdfast.schema.form import GLOBAL, Form, FormState
 from holdfast.schema.live_event import FormCancelledLive, FormCreatedLive, FormRepliedLive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.form import answer as answers
@@ -34,8 +34,9 @@ TOO_MANY = f"{MOST_PENDING} forms without a Session already wait for an answer"
 
 
 class _Entry:
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: Form, created_at: int) -> None:
         self.form = form
+        self.created_at = created_at
         self.state = FormState(status="pending")
         self.settled_at: int | None = None
 
@@ -63,12 +64,16 @@ class GlobalForms:
         form = Form(
             id=form_id, session_id=GLOBAL, title=draft.title, metadata=draft.metadata, fields=tuple(draft.fields)
         )
-        self._entries[form_id] = _Entry(form)
+        self._entries[form_id] = _Entry(form, self._clock.now())
         self._announce(FormCreatedLive(form=form, session_id=GLOBAL))
         return form
 
     def list(self) -> tuple[Form, ...]:
-        return tuple(entry.form for entry in self._entries.values() if entry.state.status == "pending")
+        return tuple(form for form, _ in self.waiting())
+
+    def waiting(self) -> Iterator[tuple[Form, int]]:
+        """Those of the list, each with the time since when it waits."""
+        return ((e.form, e.created_at) for e in self._entries.values() if e.state.status == "pending")
 
     def get(self, form_id: str) -> tuple[Form, FormState]:
         self._forget()

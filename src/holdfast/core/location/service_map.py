@@ -69,6 +69,13 @@ class ServiceMap(Generic[S]):
         """Those whose services are there, or are being built."""
         return tuple(self._slots)
 
+    def built(self) -> dict[Location, S]:
+        """The services that are there. Looking at them does not keep them open."""
+        done = {place: slot.building for place, slot in self._slots.items() if slot.building.done()}
+        return {
+            place: task.result() for place, task in done.items() if not task.cancelled() and task.exception() is None
+        }
+
     def __contains__(self, location: Location) -> bool:
         return location in self._slots
 

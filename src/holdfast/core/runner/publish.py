@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.core.database.unit import Statement
 from holdfast.core.runner.answer import Answer
+from holdfast.core.runner.open_answers import OpenText
 from holdfast.core.work_time import WorkTime, measuring
 from holdfast.llm import event as llm
 from holdfast.llm.errors import excerpt
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.event.log import EventLog
+    from holdfast.core.runner.open_answers import BlockKind
     from holdfast.core.runner.outbox import Outbox
     from holdfast.core.session.activity import Used
     from holdfast.core.tool.tool import CallOutput
@@ -171,6 +173,20 @@ class TurnPublisher:
                 yield
             finally:
                 self._worked += time.worked
+
+    def open_blocks(self) -> list[OpenText]:
+        """Blocks that have begun and not ended, with what of them was announced."""
+        kinds: tuple[tuple[BlockKind, dict[str, TextBuffer]], ...] = (
+            ("text", self._texts),
+            ("reasoning", self._reasonings),
+            ("input", self._inputs),
+        )
+        message_id = self.message_id or ""
+        return [
+            OpenText(kind, message_id, id, fragment.taken())
+            for kind, fragments in kinds
+            for id, fragment in fragments.items()
+        ]
 
     def close_fragments(self) -> None:
         """However the stream ended, what was received so far is kept."""

@@ -146,7 +146,8 @@ class Sending:
         turn = self._turn(publisher, ready.tools, ready.settings)
         learned = self._models.learned.of(ref)
         now = sessions.clock.now()
-        dispatched = self._prefix.dispatch(ready.frame, scope.session_id, now, 1, learned, ready.conversation)
+        size = scope.history.size(ready.prepared)
+        dispatched = self._prefix.dispatch(ready.frame, scope.session_id, now, 1, learned, ready.conversation, size)
         # The turn waits for it, while it makes its request ready.
         await scope.spending.dispatch(scope.outbox, dispatched, lambda: self._expected(ready))
         if ready.settings.snapshots:
@@ -155,9 +156,11 @@ class Sending:
         self._state.answer = None
         try:
             before = self._trees.before_step
-            outcome = await turn.run(
-                self._models.transport, ready.prepared, retry, before, ready.output, lambda: self._answered(publisher)
-            )
+            with sessions.open_answers.receiving(scope.session_id, publisher):
+                outcome = await turn.run(
+                    *(self._models.transport, ready.prepared, retry, before, ready.output),
+                    lambda: self._answered(publisher),
+                )
         finally:
             if publisher.message_id is not None and publisher.called:
                 self._trees.after_step(publisher.message_id, looked_only=ready.tools.look_only(publisher.tools))

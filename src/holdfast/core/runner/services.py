@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.core.plugin.request import RequestHooks
     from holdfast.core.question.question import Questions
     from holdfast.core.runner.learned import LearnedLimits
+    from holdfast.core.runner.open_answers import OpenAnswers
     from holdfast.core.runner.settings import SessionSettings
     from holdfast.core.runner.titles import Titles
     from holdfast.core.session.budgets import Budgets
@@ -51,6 +52,7 @@ class SessionServices(Frozen):
     epochs: Epochs
     titles: Titles
     budgets: Budgets
+    open_answers: OpenAnswers
     ids: Ids
     clock: Clock
 

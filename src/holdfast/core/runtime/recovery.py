@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.background_tasks import BackgroundTasks
 from holdfast.core.database.unit import Statement, Unit
-from holdfast.core.session.activity import MOST_ATTEMPTS, described, goes_on_by_itself, stage_of
+from holdfast.core.session.activity import MOST_ATTEMPTS, described, goes_on_by_itself, needs_decision, stage_of
 from holdfast.core.session.errors import AlreadyAnswered
 from holdfast.core.session.stored_trees import by_tree
+from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import ErrorInfo, SessionError
 from holdfast.schema.session_event import PermissionReplied
@@ -70,8 +71,11 @@ class Recovery:
     async def interrupted(self) -> list[InterruptedActivity]:
         """Everything that a Session owes and no living process works on, unless it waits for a budget: tree by tree,
         each from its root down."""
-        left = await self._left()
-        found = [described(activity) for activity in left if await self._store.pause(activity.session_id) is None]
+        return await by_tree(self._trees, [described(activity) for activity in await self._left_unpaused()])
+
+    async def undecided(self) -> list[InterruptedActivity]:
+        """Of the same, what goes on only if a person decides so."""
+        found = [described(activity) for activity in await self._left_unpaused() if needs_decision(activity)]
         return await by_tree(self._trees, found)
 
     async def start(self) -> None:
@@ -163,6 +167,12 @@ class Recovery:
             for activity in activities
             if activity.session_id not in elsewhere and not self._execution.here(activity.session_id)
         ]
+
+    async def _left_unpaused(self) -> list[Activity]:
+        left = await self._left()
+        key = {"ids": encode([activity.session_id for activity in left]).decode()}
+        paused = {str(row[0]) for row in await self._database.fetch_large("tree.pauses", key)} if left else set()
+        return [activity for activity in left if activity.session_id not in paused]
 
     async def _act(self, activity: Activity) -> None:
         session_id = activity.session_id

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import AsyncExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -43,19 +44,25 @@ from holdfast.core.process.sandbox.confinement import SANDBOX, sandbox_choice
 from holdfast.core.project.directory import canonical_directory
 from holdfast.core.project.project import Project, find_project
 from holdfast.core.project.repository import find_root
+from holdfast.core.runner.open_answers import OpenAnswers
 from holdfast.core.runner.services import SessionServices
 from holdfast.core.runner.titles import Titles
+from holdfast.core.runtime.doctor import Doctor
 from holdfast.core.runtime.execution import Execution
 from holdfast.core.runtime.forks import Forks
 from holdfast.core.runtime.moves import Moves
 from holdfast.core.runtime.one_shot import OneShotAnswers
+from holdfast.core.runtime.open_requests import OpenRequests
+from holdfast.core.runtime.overview import Overview
 from holdfast.core.runtime.placement import Placement
 from holdfast.core.runtime.prompt_check import PromptCheck
 from holdfast.core.runtime.recovery import Recovery
 from holdfast.core.runtime.reverts import Reverts
 from holdfast.core.runtime.sessions import Sessions
 from holdfast.core.runtime.sign_in_forms import SignInForms
+from holdfast.core.runtime.states import SessionStates
 from holdfast.core.runtime.storage_choice import storage_place
+from holdfast.core.runtime.system import System
 from holdfast.core.runtime.takeover import Takeover
 from holdfast.core.runtime.tree_changes import TreeChanges
 from holdfast.core.runtime.trees import Trees
@@ -87,6 +94,7 @@ from holdfast.core.web.fetch import Fetcher
 from holdfast.llm.offline import SCHEME, OfflineTransport
 from holdfast.llm.route.network import NetworkTransport
 from holdfast.llm.route.transport import SchemeTransport, Transport
+from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location, LocationInfo, LocationProject
 from holdfast.schema.manifest import MANIFEST
@@ -97,13 +105,17 @@ if TYPE_CHECKING:
 
     from holdfast.core.config.environment import Directories
     from holdfast.core.filesystem.image import ImageLimits
+    from holdfast.core.inspect import inspection as inspecting
+    from holdfast.core.inspect.inspection import Inspection
     from holdfast.core.location.services import LocationServices
+    from holdfast.core.page_access.page_access import PageAccess
     from holdfast.core.permission.permission import Unattended
     from holdfast.core.permission.rules import Authority
     from holdfast.core.process.sandbox.confinement import Setting
     from holdfast.core.runner.settings import RecoveryPolicy
     from holdfast.schema.model import ModelRef
-
+else:
+    inspecting = deferred("holdfast.core.inspect.inspection")
 
 HOST_DOCUMENT = "host program"
 """How diagnostics name the configuration that a host passes."""
@@ -223,6 +235,7 @@ class Runtime:
         self._titles = Titles(
             self.log, self.store, records, self._transport, clock, self.budgets, enabled=self._options.titles
         )
+        self.open_answers = OpenAnswers()
         sessions = SessionServices(
             log=self.log,
             store=self.store,
@@ -231,6 +244,7 @@ class Runtime:
             epochs=self.epochs,
             titles=self._titles,
             budgets=self.budgets,
+            open_answers=self.open_answers,
             ids=ids,
             clock=clock,
         )
@@ -298,7 +312,12 @@ class Runtime:
         sign_ins = SignInForms(self.log, self.database, self.credentials, clock, wakeups, goes_on=self._options.goes_on)
         self.recovery = Recovery(sessions, self.database, self.execution, tasks, trees, self._recovery_policy, sign_ins)
         self.takeover = Takeover(self.nodes, self._ownership, self.recovery, self.node_secrets)
-        self.trees = Trees(self.database, self.store, trees, self.execution, clock)
+        states = SessionStates(self.database, self.store, trees, self.execution, clock)
+        self.trees = Trees(trees, states)
+        self.open_requests = OpenRequests(self.database, trees, self.recovery, self.locations)
+        self.overview = Overview(self.database, trees, states, self.open_requests, self.execution, self.locations)
+        self.system = System(self.database, self.place, self.nodes, self.overview, self.locations, clock)
+        self.doctor = Doctor(self.log, self.locations, self.location)
         self.tree_tail = TreeTail(self.database, self.log.relay, ids, trees.member_ids)
         self.sessions = Sessions(
             sessions,
@@ -318,6 +337,11 @@ class Runtime:
         for part in (tasks, self.sessions, self.execution, self.recovery, sign_ins, self.takeover):
             stack.push_async_callback(part.close)
 
+    @cached_property
+    def inspection(self) -> Inspection:
+        """Only who looks at Sessions needs it."""
+        return inspecting.Inspection(self.log, MANIFEST, self.database, self.locations, self._environment, self._clock)
+
     @property
     def environment(self) -> dict[str, str]:
         return self._environment
@@ -327,8 +351,19 @@ class Runtime:
         """Tells whether another process on this data directory has the same database."""
         return place_identity(self.place, self._environment)
 
+    @cached_property
+    def page_access(self) -> PageAccess:
+        """Who may use the page. Most processes have none, so that this is imported at the first use."""
+        from holdfast.core.page_access.page_access import PageAccess
+
+        return PageAccess(self.database, self._ids, self._clock)
+
     def new_event_id(self) -> str:
         return self._ids.event()
+
+    def now(self) -> int:
+        """This process's clock, in milliseconds since the epoch."""
+        return self._clock.now()
 
     @property
     def location(self) -> Location:

@@ -87,6 +87,11 @@ def is_continued(activity: Activity) -> bool:
     return goes_on_by_itself(activity) and stage_of(activity) != "waiting"
 
 
+def needs_decision(activity: Activity) -> bool:
+    """Whether no process goes on with it, and no answer to a request does: a person has to decide."""
+    return not goes_on_by_itself(activity) and stage_of(activity) != "waiting"
+
+
 def described(activity: Activity) -> InterruptedActivity:
     stage, turn = stage_of(activity), activity.turn
     return InterruptedActivity(

@@ -46,6 +46,16 @@ class TreePlace(Frozen):
     """Below the root."""
 
 
+class LineRow(Frozen):
+    """A Session, and one that is above it or is the Session itself."""
+
+    id: str
+    above_id: str
+    title: str
+    agent: str | None
+    directory: str
+
+
 class UsageRow(Member):
     parent_id: str | None
     cost: float
@@ -78,6 +88,12 @@ class NodeRow(Frozen):
     """Whether it has begun with something that has no end."""
     pending: int
     """Inputs that are not promoted."""
+    asks: bool
+    """Whether it has an open request to a person."""
+
+    @property
+    def busy(self) -> bool:
+        return self.owes or self.pending > 0 or self.asks
 
     @property
     def time(self) -> SessionTime:
@@ -159,6 +175,13 @@ class StoredTrees:
     async def places(self, ids: Collection[str]) -> dict[str, TreePlace]:
         """Where these Sessions are in their trees."""
         return {place.id: place for place in await self._of("tree.roots", ids, TreePlace)}
+
+    async def lines(self, ids: Collection[str]) -> dict[str, list[LineRow]]:
+        """All Sessions above each of these, root first, and the Session itself last."""
+        found: dict[str, list[LineRow]] = {}
+        for row in await self._of("tree.lines", ids, LineRow) if ids else ():
+            found.setdefault(row.id, []).append(row)
+        return found
 
     async def background_tasks(self, session_id: str) -> list[Task]:
         """Background tasks in a tree whose result was not delivered; those of the deepest Sessions first."""

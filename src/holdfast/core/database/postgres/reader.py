@@ -43,7 +43,9 @@ AWAY_SECONDS = 10.0
 SILENT_SECONDS = READ_SECONDS + 10
 LOSSES = 5
 LARGE_READERS = 2
-PLANNED_BY_VALUES = frozenset(f"session.{kind}_{order}" for kind in ("list", "children") for order in ("asc", "desc"))
+PLANNED_BY_VALUES = frozenset(
+    f"{kind}_{order}" for kind in ("session.list", "session.children", "overview.roots") for order in ("asc", "desc")
+)
 """Lists, whose conditions are optional: which index serves depends on those that are given."""
 FIRST_DELAY, LAST_DELAY = 0.05, 1.0
 

@@ -30,6 +30,15 @@ with recursive line (id, parent_id, top, next, depth) as (
   from line cross join session on session.id = line.next where line.depth < 100)
 select id, parent_id, top as root_id, max(depth) as depth from line group by id
 
+-- name: tree.lines
+-- Each of these Sessions with all above it; the root first, the Session itself last.
+with recursive line (id, above_id, title, agent, directory, parent_id, distance) as (
+  select id, id, title, agent, directory, parent_id, 0 from session where id in (select value from json_each(:ids))
+  union all
+  select line.id, session.id, session.title, session.agent, session.directory, session.parent_id, line.distance + 1
+  from line cross join session on session.id = line.parent_id where line.distance < 100)
+select id, above_id, title, agent, directory from line order by id, distance desc
+
 -- name: tree.ancestors
 -- Root first.
 with recursive line (id, parent_id, title, agent, distance) as (
@@ -61,7 +70,8 @@ select session.id, session.parent_id, session.title, session.agent, session.mode
   session.time_updated, session.time_archived,
   exists (select 1 from session_activity where session_id = session.id) as owes,
   (select count(*) from session_input where session_id = session.id and promoted_seq is null
-    and withdrawn_seq is null) as pending
+    and withdrawn_seq is null) as pending,
+  exists (select 1 from session_request where session_id = session.id and reply is null) as asks
 from session where session.id in (select value from json_each(:ids))
 
 -- name: tree.tasks

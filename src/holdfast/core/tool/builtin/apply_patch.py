@@ -105,6 +105,11 @@ def apply_patch_tool(files: LocationFiles, permissions: Authorizer) -> Tool[Patc
     )
 
 
+def planned(files: LocationFiles, given: PatchInput) -> tuple[FileDiff, ...]:
+    """What a call would change now. Nothing is written. Blocks."""
+    return _output(_plan([_locate(files, operation) for operation in _parsed(given.patch_text)])).files
+
+
 def _parsed(text: str) -> "list[patches.Operation]":
     if not text.strip():
         raise ToolFailure(REQUIRED)

@@ -77,6 +77,12 @@ def edit_tool(files: LocationFiles, permissions: Authorizer) -> Tool[EditInput, 
     )
 
 
+def planned(files: LocationFiles, given: EditInput) -> tuple[FileDiff, ...]:
+    """What a call would change now. Nothing is written. Blocks."""
+    with file_failures(f"Unable to edit {given.path}"):
+        return _prepare(files.resolve(given.path, "write"), given).output.files
+
+
 class _Edit(Frozen):
     before: bytes
     after: bytes

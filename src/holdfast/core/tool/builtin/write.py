@@ -6,7 +6,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from holdfast.core.filesystem.descriptor import read_file
 from holdfast.core.filesystem.diff import FileDiff, file_diff
+from holdfast.core.filesystem.errors import TargetMissing
 from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.filesystem.mutation import MAX_FILE_BYTES
 from holdfast.core.filesystem.text import encode_like
@@ -65,6 +67,18 @@ def write_tool(files: LocationFiles, permissions: Authorizer) -> Tool[WriteInput
     return Tool(
         description=DESCRIPTION, input=WriteInput, output=WriteOutput, execute=execute, content=_content, action="edit"
     )
+
+
+def planned(files: LocationFiles, given: WriteInput) -> tuple[FileDiff, ...]:
+    """What a call would change now. Nothing is written. Blocks."""
+    with file_failures(f"Unable to write {given.path}"):
+        target = files.resolve(given.path, "write")
+        try:
+            before = read_file(target, MAX_FILE_BYTES)
+        except TargetMissing:
+            before = None
+        keep_crlf = files.settings().line_endings == "as_before"
+        return (file_diff(target.resource, before, _encode(before, given, keep_crlf=keep_crlf)),)
 
 
 def _content(given: WriteInput, value: dict[str, Any]) -> Sequence[TextContent]:

@@ -30,6 +30,14 @@ with recursive line (id, parent_id, top, next, depth) as (
   from line join session on session.id = line.next where line.depth < 100)
 select distinct on (id) id, parent_id, top as root_id, depth from line order by id, depth desc
 
+-- name: tree.lines
+with recursive line (id, above_id, title, agent, directory, parent_id, distance) as (
+  select id, id, title, agent, directory, parent_id, 0 from session where id = any (array(select json_array_elements_text(:ids::json)))
+  union all
+  select line.id, session.id, session.title, session.agent, session.directory, session.parent_id, line.distance + 1
+  from line join session on session.id = line.parent_id where line.distance < 100)
+select id, above_id, title, agent, directory from line order by id, distance desc
+
 -- name: tree.ancestors
 with recursive line (id, parent_id, title, agent, distance) as (
   select id, parent_id, title, agent, 0 from session where id = :id
@@ -55,7 +63,8 @@ select session.id, session.parent_id, session.title, session.agent, session.mode
   session.time_updated, session.time_archived,
   exists (select 1 from session_activity where session_id = session.id offset 0) as owes,
   (select count(*) from session_input where session_id = session.id and promoted_seq is null
-    and withdrawn_seq is null) as pending
+    and withdrawn_seq is null) as pending,
+  exists (select 1 from session_request where session_id = session.id and reply is null offset 0) as asks
 from session where session.id = any (array(select json_array_elements_text(:ids::json))) order by session.id
 
 -- name: tree.tasks

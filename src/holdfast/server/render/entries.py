@@ -1,0 +1,191 @@
+"""From stored messages to the entries of a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+import msgspec
+
+from holdfast.schema.frozen import Frozen
+from holdfast.schema.rendered import (
+    AssistantEntry,
+    CompactionEntry,
+    MarkEntry,
+    RenderedCall,
+    RenderedFile,
+    RenderedReasoning,
+    RenderedText,
+    ShellEntry,
+    UserEntry,
+)
+from holdfast.schema.session_message import (
+    AgentSwitchedMessage,
+    AssistantMessage,
+    CompactionMessage,
+    ModelSwitchedMessage,
+    ReasoningPart,
+    ShellMessage,
+    SyntheticMessage,
+    SystemMessage,
+    TextPart,
+    ToolPending,
+    ToolRunning,
+    UserMessage,
+)
+from holdfast.server.render.ansi import terminal_html
+from holdfast.server.render.cache import RenderCache
+from holdfast.server.render.call_line import changed_lines, child_of, outcome_of, peek_of, title_of
+from holdfast.server.render.markdown import markdown_html
+from holdfast.server.render.sanitize import clean
+from holdfast.server.render.text import bounded, encodable, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Literal
+
+    from holdfast.core.session.stored_conversation import InputRow
+    from holdfast.schema.prompt import FileAttachment
+    from holdfast.schema.rendered import CallStatus, Entry, RenderedPart
+    from holdfast.schema.session_message import Part, SessionMessage, ToolPart
+
+    _MarkKind = Literal["context", "agent", "model", "synthetic"]
+
+TEXT = 20_000
+"""Characters of a prompt that are given as they were written."""
+OUTPUT = 100_000
+"""Characters of a shell message's output."""
+TITLE = 200
+URI = 500
+CACHE = RenderCache()
+CONTEXT_CHANGED = "The model was told what changed around it"
+
+
+class Surroundings(Frozen):
+    """What an entry needs beside its message."""
+
+    directory: str
+    inputs: Mapping[str, InputRow] = {}
+    turns: Mapping[str, int] = {}
+    """Numbers of turns by message."""
+    requests: Mapping[tuple[str, str], str] = {}
+    """Open requests by message and call."""
+
+
+def rendered_markdown(text: str) -> str:
+    return CACHE.get("markdown", text, markdown_html) if text else ""
+
+
+def rendered_output(text: str) -> str:
+    """What a program wrote, as the inside of `<pre>`."""
+    return CACHE.get("terminal", bounded(encodable(text), OUTPUT)[0], lambda given: clean(terminal_html(given)))
+
+
+def entry_of(message: SessionMessage, seq: int, around: Surroundings) -> Entry:
+    match message:
+        case UserMessage():
+            return _user(message, seq, around.inputs.get(message.id))
+        case AssistantMessage():
+            return _assistant(message, seq, around)
+        case ShellMessage():
+            return ShellEntry(
+                id=message.id,
+                seq=seq,
+                time=message.time,
+                command=message.command[:TEXT],
+                html=rendered_output(message.output),
+                exit=message.exit,
+                open=message.time.completed is None,
+            )
+        case CompactionMessage():
+            html = rendered_markdown(message.summary)
+            return CompactionEntry(id=message.id, seq=seq, time=message.time, reason=message.reason, html=html)
+        case SystemMessage():
+            return _mark(message, seq, "context", CONTEXT_CHANGED, message.text)
+        case SyntheticMessage():
+            title = message.description or message.text
+            return _mark(message, seq, "synthetic", title, message.text)
+        case AgentSwitchedMessage():
+            return _mark(message, seq, "agent", message.agent)
+        case ModelSwitchedMessage():
+            return _mark(message, seq, "model", f"{message.model.provider_id}/{message.model.id}")
+        case never:
+            assert_never(never)
+
+
+def _user(message: UserMessage, seq: int, given: InputRow | None) -> UserEntry:
+    command = f"/{message.command.command} {message.command.arguments}" if message.command is not None else None
+    return UserEntry(
+        id=message.id,
+        seq=seq,
+        time=message.time,
+        html=rendered_markdown(message.text),
+        text=message.text[:TEXT],
+        files=tuple(map(_file, message.files or ())),
+        delivery=given.delivery if given is not None else None,
+        admitted=given.admitted if given is not None else None,
+        command=one_line(command, TITLE) if command is not None else None,
+    )
+
+
+def _file(file: FileAttachment) -> RenderedFile:
+    shown = file.uri if len(file.uri) <= URI and not file.uri.startswith("data:") else None
+    name = file.name or (shown or "file").rpartition("/")[2]
+    return RenderedFile(name=one_line(name, TITLE), mime=file.mime[:TITLE], uri=shown)
+
+
+def _assistant(message: AssistantMessage, seq: int, around: Surroundings) -> AssistantEntry:
+    is_open = message.time.completed is None
+    return AssistantEntry(
+        id=message.id,
+        seq=seq,
+        time=message.time,
+        turn=around.turns.get(message.id),
+        agent=message.agent,
+        model=message.model,
+        parts=tuple(_part(part, message.id, around, is_open=is_open) for part in message.content),
+        open=is_open,
+        finish=message.finish,
+        error=message.error.message[:TEXT] if message.error is not None else None,
+        cost=message.cost,
+        tokens=message.tokens,
+        structured=None if message.structured is msgspec.UNSET else message.structured,
+    )
+
+
+def _part(part: Part, message_id: str, around: Surroundings, *, is_open: bool) -> RenderedPart:
+    """The text of a block is stored when it ends, so one without text is still open."""
+    match part:
+        case TextPart():
+            return RenderedText(id=part.id, html=rendered_markdown(part.text), open=is_open and not part.text)
+        case ReasoningPart():
+            ended = part.time is not None and part.time.completed is not None
+            html = rendered_markdown(part.text)
+            return RenderedReasoning(id=part.id, html=html, open=is_open and not ended, time=part.time)
+    return _call(part, message_id, around)
+
+
+def _call(part: ToolPart, message_id: str, around: Surroundings) -> RenderedCall:
+    state = part.state
+    request_id = around.requests.get((message_id, part.id)) if isinstance(state, ToolPending | ToolRunning) else None
+    status: CallStatus = "waiting" if request_id is not None else state.status
+    additions, deletions = changed_lines(state)
+    return RenderedCall(
+        id=part.id,
+        name=one_line(part.name, TITLE),
+        status=status,
+        title=title_of(part, around.directory),
+        outcome=outcome_of(part),
+        additions=additions,
+        deletions=deletions,
+        peek=peek_of(part),
+        child_id=child_of(part),
+        request_id=request_id,
+        time=part.time,
+        body=not isinstance(state, ToolPending),
+    )
+
+
+def _mark(message: SessionMessage, seq: int, kind: _MarkKind, title: str, text: str = "") -> MarkEntry:
+    return MarkEntry(
+        id=message.id, seq=seq, time=message.time, kind=kind, title=one_line(title, TITLE), html=rendered_markdown(text)
+    )
