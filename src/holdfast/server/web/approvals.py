@@ -17,7 +17,6 @@ from holdfast.schema.exceptions import NotFound, PermissionNotFound, SessionNotF
 from holdfast.schema.overview import OpenRequest
 from holdfast.schema.record import Record
 from holdfast.schema.rendered import CallBody
-from holdfast.server.handlers import rendered
 from holdfast.server.web.throttle import Throttle
 
 if TYPE_CHECKING:
@@ -104,6 +103,8 @@ class Approvals:
 
     async def _body(self, permission: PermissionRequest) -> CallBody:
         """What the waiting tool call was given. A request without a call has nothing more to show."""
+        from holdfast.server.handlers import rendered  # brings everything that renders
+
         if permission.source is None or not hasattr(rendered, "call_body"):
             return CallBody(html="")
         source = permission.source
