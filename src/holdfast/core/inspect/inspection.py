@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.core.inspect import ledger
 from holdfast.core.inspect.changes import changes_of
-from holdfast.core.inspect.fact import BEGINNINGS, PREFIX, PROMOTIONS, TYPES, Fact, StoredFact
+from holdfast.core.inspect.fact import BEGINNINGS, PREFIX, PROMOTIONS, TYPES, UNREADABLE, Fact, StoredFact
 from holdfast.core.inspect.past import Past
 from holdfast.core.inspect.stored_log import END, LogPage, StoredLog
 from holdfast.core.inspect.timeline import Folding
@@ -262,7 +262,10 @@ class _FactRow(Frozen):
     data: str
 
     def fact(self) -> StoredFact:
-        fact: Fact = decoder(Fact).decode(self.data)
+        try:
+            fact: Fact = decoder(Fact).decode(self.data)
+        except msgspec.DecodeError:
+            return StoredFact(seq=self.seq, type=UNREADABLE, fact=Fact(timestamp=0))  # another version wrote it
         if self.type in PROMOTIONS:
             fact = replace(fact, timestamp=time_of_id(self.id, fact.timestamp))
         return StoredFact(seq=self.seq, type=self.type.removeprefix(PREFIX).rpartition(".")[0], fact=fact)
