@@ -64,6 +64,13 @@ class History(msgspec.Struct, frozen=True):
     has_more: bool
 
 
+class Listing(msgspec.Struct, Generic[T], frozen=True):
+    """Items in their order, and whether there are more."""
+
+    items: list[T]
+    has_more: bool
+
+
 class Located(msgspec.Struct, Generic[T], frozen=True):
     """A value and the Location it belongs to."""
 
@@ -89,7 +96,7 @@ def request(
     operation: Operation[Any],
     defaults: Mapping[str, str],
     *,
-    params: Mapping[str, str] | None = None,
+    params: Mapping[str, str | int] | None = None,
     query: Mapping[str, Any] | None = None,
     payload: Mapping[str, Any] | None = None,
     options: Options | None = None,
@@ -129,6 +136,9 @@ def decode_response(operation: Operation[T], status: int, content_type: str, bod
         case "page":
             wire = decode(_wire(_PageWire, operation.kind), body)
             value = Page(items=wire.data, previous=wire.cursor.previous, next=wire.cursor.next)
+        case "history" if operation.kind is not None:
+            wire = decode(_wire(_ListingWire, operation.kind), body)
+            value = Listing(items=wire.data, has_more=wire.has_more)
         case "history":
             wire = decode(_HistoryWire, body)
             value = History(events=[_checked(typed, event) for event in wire.data], has_more=wire.has_more)
@@ -230,12 +240,18 @@ class _HistoryWire(msgspec.Struct, rename="camel"):
     has_more: bool
 
 
+class _ListingWire(msgspec.Struct, Generic[T], rename="camel"):
+    data: list[T]
+    has_more: bool
+
+
 def _wire(generic: Any, kind: Any) -> Any:
     return generic[kind]
 
 
-def _target(path: str, params: Mapping[str, str], query: Mapping[str, Any]) -> str:
-    for name, value in params.items():
+def _target(path: str, params: Mapping[str, str | int], query: Mapping[str, Any]) -> str:
+    for name, given in params.items():
+        value = str(given)
         if value in NO_SEGMENT:
             raise ValueError(f"{name} cannot be {value!r}")
         path = path.replace(f"{{{name}}}", quote(value, safe=""))

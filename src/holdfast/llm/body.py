@@ -65,6 +65,8 @@ class Draft:
         self._closing = b""
         self._blocks = 0
         self._count = self._own = 0
+        self.before = 0
+        """Bytes before the conversation."""
         self._marks: deque[Mark] = deque(maxlen=KEPT_MARKS)
         self.role: str | None = None
         """Role of the open message; None before the first."""
@@ -136,10 +138,27 @@ class Draft:
     def begin_conversation(self) -> None:
         """Messages so far are the request's system text and do not count as conversation."""
         self._own = self._count
+        self.before = self.kept
 
     @property
     def empty(self) -> bool:
         return self._count == self._own
+
+    @property
+    def kept(self) -> int:
+        """How many bytes stay at the start when messages are added. Cache markers are not counted."""
+        return self._sealed.length + self._open_length
+
+    @property
+    def frame_length(self) -> int:
+        """Of everything around the conversation: system text, tools, controls."""
+        return self.before + len(self._tail)
+
+    @property
+    def length(self) -> int:
+        """Of the whole body, without cache markers."""
+        trailer = self.trailer if self.role == "user" else b""
+        return self.kept + len(trailer) + len(self._closing) + len(self._tail)
 
     def chunks(self, *, marker: bytes = b"", newest: int = 0) -> list[bytes]:
         """The whole body in few pieces, with a marker in each of the newest `newest` messages to the model."""

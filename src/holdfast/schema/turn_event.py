@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from holdfast.schema.ledger import RequestBytes
 from holdfast.schema.model import ModelRef
 from holdfast.schema.record import Record
 from holdfast.schema.session import Tokens
@@ -68,6 +69,10 @@ class TurnDispatched(SessionPayload):
     """Why the request does not start with the bytes of the previous one, if so."""
     broke_by: tuple[str, ...] | None = None
     """The plugins, where a hook is the cause."""
+    bytes: RequestBytes | None = None
+    """The size of the request, without cache markers. Absent if nothing is sent."""
+    kept: int | None = None
+    """With how many of these bytes the next request begins too, unless something breaks that."""
 
 
 class TurnAnswered(SessionPayload):

@@ -16,7 +16,7 @@ from holdfast.schema.prompt import prompt_input
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Mapping, Sequence
-    from holdfast.client.call import History, Located, Page
+    from holdfast.client.call import History, Listing, Located, Page
     from holdfast.client.terminal import PtySocket
     from holdfast.client.transport import AsyncTransport
     from holdfast.protocol.extensions import Generated
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.schema.inbox import InboxInput
     from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
     from holdfast.schema.instruction import InstructionEntry
-    from holdfast.schema.ledger import Window
+    from holdfast.schema.ledger import LedgerEntry, Window
     from holdfast.schema.location import Location, LocationInfo
     from holdfast.schema.mcp import McpCallResult, McpConfig, McpLog, McpResourceCatalog, McpServer
     from holdfast.schema.model import ModelRef
@@ -555,7 +555,7 @@ class SessionsGroup:
             options=options,
         )
 
-    async def ledger(self, session_id: str, *, limit: int | None = None, before: int | None = None, options: Options | None = None) -> History:
+    async def ledger(self, session_id: str, *, limit: int | None = None, before: int | None = None, options: Options | None = None) -> Listing[LedgerEntry]:
         """The requests that the Session sent to models, oldest first: sizes, tokens, cost, and what broke the common prefix. Fails with SessionNotFoundError."""
         return await self._core.call(
             operations.SESSIONS_LEDGER,
@@ -582,7 +582,7 @@ class SessionsGroup:
             options=options,
         )
 
-    async def log(self, session_id: str, *, limit: int | None = None, after: int | None = None, before: int | None = None, types: str | None = None, search: str | None = None, options: Options | None = None) -> History:
+    async def log(self, session_id: str, *, limit: int | None = None, after: int | None = None, before: int | None = None, types: str | None = None, search: str | None = None, options: Options | None = None) -> Listing[LogEntry]:
         """A page of the durable log, with private events, oldest first. Fails with SessionNotFoundError."""
         return await self._core.call(
             operations.SESSIONS_LOG,

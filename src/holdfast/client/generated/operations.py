@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import builtins
-from holdfast.client.call import History, Located, Operation, Page
+from holdfast.client.call import History, Listing, Located, Operation, Page
 from holdfast.protocol.extensions import Generated
 from holdfast.protocol.files import FileEntry
 from holdfast.protocol.instance import Health
@@ -20,7 +20,7 @@ from holdfast.schema.form import Form, FormState
 from holdfast.schema.inbox import InboxInput
 from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
 from holdfast.schema.instruction import InstructionEntry
-from holdfast.schema.ledger import Window
+from holdfast.schema.ledger import LedgerEntry, Window
 from holdfast.schema.location import LocationInfo
 from holdfast.schema.mcp import McpCallResult, McpLog, McpResourceCatalog, McpServer
 from holdfast.schema.overview import DoctorReport, OpenRequest, OverviewSession, SystemInfo
@@ -212,8 +212,8 @@ SESSIONS_OVERVIEW: Operation[Page[OverviewSession]] = Operation(
 SESSIONS_OPEN_REQUESTS: Operation[builtins.list[OpenRequest]] = Operation(
     "GET", "/api/request", frozenset({400, 401}), "data", builtins.list[OpenRequest]
 )
-SESSIONS_LEDGER: Operation[History] = Operation(
-    "GET", "/api/session/{sessionID}/ledger", frozenset({400, 401, 404}), "history"
+SESSIONS_LEDGER: Operation[Listing[LedgerEntry]] = Operation(
+    "GET", "/api/session/{sessionID}/ledger", frozenset({400, 401, 404}), "history", LedgerEntry
 )
 SESSIONS_WINDOW: Operation[Window | None] = Operation(
     "GET", "/api/session/{sessionID}/window", frozenset({400, 401, 404}), "data", Window | None
@@ -221,8 +221,8 @@ SESSIONS_WINDOW: Operation[Window | None] = Operation(
 SESSIONS_TIMELINE: Operation[Timeline] = Operation(
     "GET", "/api/session/{sessionID}/timeline", frozenset({400, 401, 404}), "data", Timeline
 )
-SESSIONS_LOG: Operation[History] = Operation(
-    "GET", "/api/session/{sessionID}/log", frozenset({400, 401, 404}), "history"
+SESSIONS_LOG: Operation[Listing[LogEntry]] = Operation(
+    "GET", "/api/session/{sessionID}/log", frozenset({400, 401, 404}), "history", LogEntry
 )
 SESSIONS_LOG_ENTRY: Operation[LogEntry] = Operation(
     "GET", "/api/session/{sessionID}/log/{seq}", frozenset({400, 401, 404}), "data", LogEntry

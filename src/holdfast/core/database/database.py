@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="msgspec.Struct")
 
 
-class Database(Protocol):
-    def submit(self, unit: Unit, on_commit: Callable[[Committed], None] | None = None) -> asyncio.Future[Committed]:
-        """Queue a unit. Units of an aggregate commit in this order; the future resolves when the commit is synced."""
+class Reads(Protocol):
+    """The part of a database that those need who only read."""
 
     @overload
     async def fetch(self, name: str, params: Mapping[str, Value]) -> list[Row]:
@@ -53,6 +52,11 @@ class Database(Protocol):
     @overload
     async def fetch_large(self, name: str, params: Mapping[str, Value], into: type[T]) -> list[T]:
         """As above, with each row as a struct."""
+
+
+class Database(Reads, Protocol):
+    def submit(self, unit: Unit, on_commit: Callable[[Committed], None] | None = None) -> asyncio.Future[Committed]:
+        """Queue a unit. Units of an aggregate commit in this order; the future resolves when the commit is synced."""
 
     def version(self) -> int:
         """A number that changes when another connection, of any process, has committed."""

@@ -25,9 +25,10 @@ from holdfast.core.database.unit import Committed, Replay, Statement, Unit
 from holdfast.schema.exceptions import HoldfastError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from holdfast.core.database.job import Outcome
+    from holdfast.core.database.unit import NewEvent
 
 
 class Void(Exception):
@@ -151,14 +152,19 @@ class Executor:
             )
         return verdict is Verdict.NEXT
 
-    def _reproject(self, unit: Unit) -> Committed:
+    def project(self, events: Iterable[NewEvent]) -> int:
+        """Run the projections of events that have their sequences; returns the last of these, or -1."""
         last = -1
-        for event in unit.events:
+        for event in events:
             assert event.seq is not None
             last = event.seq
             for statement in event.projections:
                 if not statement.operational:
                     self._execute(statement, last)
+        return last
+
+    def _reproject(self, unit: Unit) -> Committed:
+        last = self.project(unit.events)
         latest, _ = self._head(unit.aggregate_id)
         if latest != last:
             raise Moved(unit.aggregate_id)

@@ -1,19 +1,26 @@
 """What the projections of an aggregate would be: units run on an empty SQLite database in memory, whatever the store.
 
-So the projections of another store are compared with what SQLite makes of the same events."""
+So the projections of another store are compared with what SQLite makes of the same events, and those of an earlier time
+are read with the statements of the live ones."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any, Self
+
+import apsw
 
 from holdfast.core.database.execute import Executor
 from holdfast.core.database.queries import load_queries
+from holdfast.core.database.rows import row_mapper
 from holdfast.core.database.sqlite import MEMORY, BusyWait, connect, latest_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
 
-    from holdfast.core.database.unit import Row, Unit
+    from holdfast.core.database.read import Read
+    from holdfast.core.database.unit import NewEvent, Row, Unit, Value
 
 PROJECTIONS = (
     *("session", "lineage", "messages", "parts", "inbox", "todos", "attachments", "instructions"),
@@ -21,20 +28,57 @@ PROJECTIONS = (
 )
 
 
-def rehearse(units: Iterable[Unit], aggregate_id: str) -> dict[str, list[Row]]:
-    scratch = connect(MEMORY, BusyWait())
-    try:
-        scratch.execute(latest_schema()).fetchall()
-        scratch.execute("pragma foreign_keys=off")
-        queries = load_queries()
-        executor = Executor(scratch, queries)
+class Rehearsal:
+    """A temporary database. It may be used from any thread, by one at a time; what is awaited runs on another one than
+    that of the loop."""
+
+    def __init__(self) -> None:
+        self._connection = connect(MEMORY, BusyWait())
+        self._connection.execute(latest_schema()).fetchall()
+        self._connection.execute("pragma foreign_keys=off")
+        self._queries = load_queries()
+        self._executor = Executor(self._connection, self._queries)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    def run(self, units: Iterable[Unit]) -> None:
+        """One after the other, each in a transaction of its own."""
         for unit in units:
-            (outcome,) = executor.run_batch([unit])
+            (outcome,) = self._executor.run_batch([unit])
             if isinstance(outcome, Exception):
                 raise outcome
-        return {
-            table: scratch.execute(queries[f"projection.{table}"], {"id": aggregate_id}).fetchall()
-            for table in PROJECTIONS
-        }
-    finally:
-        scratch.close()
+
+    def project(self, events: Iterable[NewEvent]) -> None:
+        """Run the projections of events, as a rebuild does. The events themselves are not stored."""
+        with self._connection:
+            self._executor.project(events)
+
+    def rows(self, name: str, params: Mapping[str, Value], into: Any = None) -> list[Any]:
+        cursor = self._connection.execute(self._queries[name], params)
+        if into is None:
+            return cursor.fetchall()
+        try:
+            columns = [column[0] for column in cursor.get_description()]
+        except apsw.ExecutionCompleteError:  # there are no rows
+            return []
+        return row_mapper(into, columns)(cursor.fetchall())
+
+    async def fetch(self, name: str, params: Mapping[str, Value], into: Any = None) -> list[Any]:
+        return await asyncio.to_thread(self.rows, name, params, into)
+
+    fetch_large = fetch
+
+    async def fetch_many(self, *reads: Read) -> list[list[Any]]:
+        return [await self.fetch(read.name, read.params, read.into) for read in reads]
+
+
+def rehearse(units: Iterable[Unit], aggregate_id: str) -> dict[str, list[Row]]:
+    with Rehearsal() as scratch:
+        scratch.run(units)
+        return {table: scratch.rows(f"projection.{table}", {"id": aggregate_id}) for table in PROJECTIONS}

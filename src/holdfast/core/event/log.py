@@ -74,6 +74,7 @@ class EventLog:
         rebuild = Rebuild(database, manifest, self._preparation, self.latest, self._page_for_rebuild)
         self.rebuild = rebuild.rebuild
         self.verify = rebuild.verify
+        self.projected = rebuild.projected
 
     # -- append ------------------------------------------------------------------------------------------------
 
@@ -238,10 +239,16 @@ class EventLog:
                 if chosen:
                     yield chosen
 
-    async def serialized(self, aggregate_id: str, *, after: int = -1, limit: int = PAGE) -> list[SerializedEvent]:
-        """Stored events, private ones included, in the form that `replay` takes."""
+    async def serialized(
+        self, aggregate_id: str, *, after: int = -1, limit: int = PAGE, types: Iterable[str] | None = None
+    ) -> list[SerializedEvent]:
+        """Stored events, private ones included, in the form that `replay` takes; of some stored types, or of all."""
         key: dict[str, Value] = {"aggregate_id": aggregate_id, "after": after, "limit": limit}
-        rows = await self._database.fetch_large("event.page", key, into=EventRow)
+        if types is None:
+            rows = await self._database.fetch_large("event.page", key, into=EventRow)
+        else:
+            chosen = {**key, "types": _json_list(types)}
+            rows = await self._database.fetch_large("event.page_of_types", chosen, into=EventRow)
         return [row.serialized(aggregate_id) for row in rows]
 
     # -- replay and ownership ----------------------------------------------------------------------------------

@@ -82,15 +82,18 @@ class Rebuild:
         ]
 
     async def _events(self, aggregate_id: str) -> AsyncIterator[NewEvent]:
-        """All stored events. One of an unknown type has no projections."""
+        """All stored events."""
         after = -1
         while page := await self._page(aggregate_id, after):
             for event in page:
-                if event.type in self._manifest.stored:
-                    yield self._preparation.known(event).row
-                else:
-                    yield NewEvent(event.id, event.type, bytes(event.data).decode(), None, (), event.seq)
+                yield self.projected(event)
             after = page[-1].seq
+
+    def projected(self, event: SerializedEvent) -> NewEvent:
+        """A stored event with its projections. One of an unknown type has none."""
+        if event.type in self._manifest.stored:
+            return self._preparation.known(event).row
+        return NewEvent(event.id, event.type, bytes(event.data).decode(), None, (), event.seq)
 
 
 class _Referring(Frozen):

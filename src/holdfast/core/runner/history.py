@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.runner.budget import characters
 from holdfast.core.runner.lowering import has_files, holds_media, lower, pruned, without_media
+from holdfast.core.runner.request_size import FrameSize, RequestSize, frame_size
 from holdfast.llm.request import Generation, HttpOverlay, SystemPart, ToolDefinition, make_request, user
 from holdfast.llm.stream import prepare
-from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.session_message import ShellMessage
 
@@ -60,6 +60,8 @@ class Frame(Frozen):
     """How it asks for a structured answer."""
     media: bool = True
     """False after the provider refused a request with media: each is a note then."""
+    baseline: str = ""
+    """The part of the system text that is the baseline of the epoch."""
 
 
 class History:
@@ -80,8 +82,9 @@ class History:
         """The sequence of the last message in it."""
         self.has_media = False
         """Whether the conversation holds any that is sent."""
-        self._fixed = self._lowered = self._closing = 0
-        """Characters of system text and tools, of lowered messages, and of what is said at the end."""
+        self._fixed = FrameSize()
+        self._lowered = self._closing = 0
+        """Characters of lowered messages, and of what is said at the end."""
         self.expects_files = False
         """Whether messages that are read next are likely to have files: what is stored of those is then read at the
         same time."""
@@ -108,12 +111,16 @@ class History:
     @property
     def characters(self) -> int:
         """Of system text, tools and lowered messages, as neutral JSON: the measure of the estimate."""
-        return self._fixed + self._lowered + self._closing
+        return self._fixed.characters + self._lowered + self._closing
 
     @property
     def frame_characters(self) -> int:
         """Of everything except the conversation."""
-        return self._fixed + self._closing
+        return self._fixed.characters + self._closing
+
+    def size(self, sent: Prepared) -> RequestSize:
+        """Of a request that this history made last."""
+        return RequestSize(sent.draft, (self._prepared or sent).draft, self._fixed)
 
     async def _conversation(self, frame: Frame, answer: AssistantMessage | None, revision: int | None) -> Prepared:
         known, self._revision = self._revision, revision
@@ -143,7 +150,7 @@ class History:
         """The request with another conversation in place of the stored one. The next request is made anew."""
         self.forget()
         self.has_media = False
-        self._fixed, self._lowered = _frame_characters(frame), 0
+        self._fixed, self._lowered = frame_size(frame.system, frame.tools, frame.baseline), 0
         self._closing = sum(map(characters, frame.closing))
         return _prepare(frame, (*self._sendable(tuple(messages), frame), *frame.closing))
 
@@ -161,7 +168,7 @@ class History:
         self._final, self.has_media = True, False
         self._held.clear()
         self.reached = -1
-        self._fixed, self._lowered = _frame_characters(frame), 0
+        self._fixed, self._lowered = frame_size(frame.system, frame.tools, frame.baseline), 0
         reading = self._store.active_history(self._session_id, frame.checkpoint_seq)
         rows, kept = await self._with_files(reading)
         messages = await self._lower(rows, answer, frame, kept)
@@ -213,10 +220,6 @@ class History:
             if isinstance(message, ShellMessage) and message.time.completed is None:
                 self._final = False
             yield pruned(message) if row.seq <= frame.pruned_seq else message
-
-
-def _frame_characters(frame: Frame) -> int:
-    return len(encode((frame.system, frame.tools)).decode())
 
 
 def _prepare(frame: Frame, messages: tuple[Message, ...]) -> Prepared:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.core.runner.history import Frame
+    from holdfast.core.runner.request_size import RequestSize
+    from holdfast.llm.body import Draft
     from holdfast.llm.request import Message
     from holdfast.schema.turn_event import LearnedLimit, PrefixBreak
 
@@ -26,6 +28,8 @@ class Prefix:
         self._last = last
         self._reverted = reverted
         self._frame: Frame | None = None
+        self._sent: tuple[Draft, int] | None = None
+        """The conversation of the last request that was sent, and how much of it a later one begins with."""
         self._tools: tuple[object, str] = ((), _mark(()))
 
     def dispatch(
@@ -36,12 +40,14 @@ class Prefix:
         attempt: int,
         learned: LearnedLimit | None = None,
         conversation: Sequence[Message] | None = None,
+        size: RequestSize | None = None,
     ) -> TurnDispatched:
         """The record of a request about to be sent; the next one is compared with it. `conversation` is what plugins
-        made of the stored one, if they changed it."""
+        made of the stored one, if they changed it. `size` is None if nothing is sent."""
         same = frame is self._frame and conversation is None
         if same and self._last is not None and not self._last.last_step and self._last.conversation is None:
-            self._last = replace(self._last, timestamp=timestamp, attempt=attempt, learned=learned)
+            last = replace(self._last, timestamp=timestamp, attempt=attempt, learned=learned)
+            self._last = self._sized(last, size, broken=False)
             return self._last
         event = TurnDispatched(
             timestamp=timestamp,
@@ -65,8 +71,25 @@ class Prefix:
         )
         causes = self._causes(event, conversation)
         by = event.hooks or (self._last and self._last.hooks) if "hook" in causes else None
+        event = self._sized(event, size, broken=bool(causes))
         self._last, self._reverted, self._frame = event, False, frame
         return replace(event, broke=causes, broke_by=by) if causes else event
+
+    def _sized(self, event: TurnDispatched, size: RequestSize | None, *, broken: bool) -> TurnDispatched:
+        """With the size of the request, and how much of it is known to be the beginning of the last one too."""
+        kept = self._last.kept if self._last is not None else None
+        if size is None:
+            return replace(event, bytes=None, kept=None if broken else kept)
+        if not broken:
+            same = min(kept or 0, size.kept)
+        elif self._sent is not None:
+            same = size.same_as(*self._sent)
+        else:  # another process, or an earlier drain, had the bytes
+            same = (
+                min(kept or 0, size.draft.before) if self._last is not None and _framed_alike(self._last, event) else 0
+            )
+        self._sent = (size.draft, size.kept)
+        return replace(event, bytes=size.recorded(same), kept=size.kept)
 
     def _causes(self, now: TurnDispatched, conversation: Sequence[Message] | None) -> tuple[PrefixBreak, ...]:
         last = self._last
@@ -97,6 +120,12 @@ class Prefix:
         if self._tools[0] is not tools:
             self._tools = (tools, _mark(tools))
         return self._tools[1]
+
+
+def _framed_alike(one: TurnDispatched, other: TurnDispatched) -> bool:
+    """Whether two requests differ in their conversation only."""
+    frames = [(item.model, item.system, item.tools, item.controls, item.format) for item in (one, other)]
+    return frames[0] == frames[1]
 
 
 def _rewritten(last: ConversationPrint | None, now: Sequence[Message] | None) -> bool:

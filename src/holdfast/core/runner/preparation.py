@@ -267,6 +267,7 @@ class Preparation:
             last_step=last_step,
             output=None if asked is NO_FORMAT else asked,
             media=state.media_refused_by != resolved.ref,
+            baseline=epoch.baseline,
         )
         if self._frame is None or self._frame != frame:
             self._frame = frame

@@ -146,7 +146,8 @@ class Sending:
         turn = self._turn(publisher, ready.tools, ready.settings)
         learned = self._models.learned.of(ref)
         now = sessions.clock.now()
-        dispatched = self._prefix.dispatch(ready.frame, scope.session_id, now, 1, learned, ready.conversation)
+        size = scope.history.size(ready.prepared)
+        dispatched = self._prefix.dispatch(ready.frame, scope.session_id, now, 1, learned, ready.conversation, size)
         # The turn waits for it, while it makes its request ready.
         await scope.spending.dispatch(scope.outbox, dispatched, lambda: self._expected(ready))
         if ready.settings.snapshots:

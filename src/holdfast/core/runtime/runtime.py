@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import AsyncExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -93,6 +94,7 @@ from holdfast.core.web.fetch import Fetcher
 from holdfast.llm.offline import SCHEME, OfflineTransport
 from holdfast.llm.route.network import NetworkTransport
 from holdfast.llm.route.transport import SchemeTransport, Transport
+from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location, LocationInfo, LocationProject
 from holdfast.schema.manifest import MANIFEST
@@ -103,13 +105,16 @@ if TYPE_CHECKING:
 
     from holdfast.core.config.environment import Directories
     from holdfast.core.filesystem.image import ImageLimits
+    from holdfast.core.inspect import inspection as inspecting
+    from holdfast.core.inspect.inspection import Inspection
     from holdfast.core.location.services import LocationServices
     from holdfast.core.permission.permission import Unattended
     from holdfast.core.permission.rules import Authority
     from holdfast.core.process.sandbox.confinement import Setting
     from holdfast.core.runner.settings import RecoveryPolicy
     from holdfast.schema.model import ModelRef
-
+else:
+    inspecting = deferred("holdfast.core.inspect.inspection")
 
 HOST_DOCUMENT = "host program"
 """How diagnostics name the configuration that a host passes."""
@@ -330,6 +335,11 @@ class Runtime:
         self.one_shot = OneShotAnswers(sessions, self.locations, self._transport, self._environment)
         for part in (tasks, self.sessions, self.execution, self.recovery, sign_ins, self.takeover):
             stack.push_async_callback(part.close)
+
+    @cached_property
+    def inspection(self) -> Inspection:
+        """Only who looks at Sessions needs it."""
+        return inspecting.Inspection(self.log, MANIFEST, self.database, self.locations, self._environment, self._clock)
 
     @property
     def environment(self) -> dict[str, str]:

@@ -11,12 +11,12 @@ from holdfast.schema.prompt import Admission, Delivery, InputKind, Prompt, Promp
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from holdfast.core.database.database import Database
+    from holdfast.core.database.database import Reads
     from holdfast.core.database.unit import Row
 
 
 class StoredInputs:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Reads) -> None:
         self._database = database
 
     async def admission(self, message_id: str) -> Admission | None:

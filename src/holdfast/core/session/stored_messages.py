@@ -13,7 +13,7 @@ from holdfast.schema.codec import decode_message, encode
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from holdfast.core.database.database import Database
+    from holdfast.core.database.database import Reads
     from holdfast.core.database.unit import Value
     from holdfast.core.session.stored_sessions import Direction, Order
     from holdfast.schema.session_message import SessionMessage
@@ -71,7 +71,7 @@ class OpenShell(Frozen):
 
 
 class StoredMessages:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Reads) -> None:
         self._database = database
 
     async def messages(

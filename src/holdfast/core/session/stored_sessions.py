@@ -18,7 +18,7 @@ from holdfast.schema.session import CacheTokens, Fork, RecordTime, Revert, Sessi
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.core.database.database import Database
+    from holdfast.core.database.database import Reads
     from holdfast.core.database.unit import Row, Value
     from holdfast.schema.prompt import Admission
 
@@ -68,7 +68,7 @@ class SessionAtBoundary(Frozen):
 
 
 class StoredSessions:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Reads) -> None:
         self._database = database
 
     async def find(self, session_id: str) -> Session | None:

@@ -14,7 +14,7 @@ from holdfast.schema.prompt import PromptTask  # noqa: TC001 - msgspec reads the
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.core.database.database import Database
+    from holdfast.core.database.database import Reads
     from holdfast.core.database.unit import Value
     from holdfast.schema.prompt import PromptOptions
     from holdfast.schema.session import Session
@@ -105,7 +105,7 @@ class Giving(Frozen):
 
 
 class StoredTasks:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Reads) -> None:
         self._database = database
 
     async def task_of_call(self, call: CallKey) -> Task | None:

@@ -95,6 +95,11 @@ class ToolRegistry:
         """The names of all registered tools."""
         return self._current().registrations.keys()
 
+    def looks_only(self, name: str) -> bool:
+        """Whether a registered tool cannot change project files."""
+        found = self._current().registrations.get(name)
+        return found is not None and found.read_only
+
     def materialize(
         self,
         rules: Sequence[Rule],

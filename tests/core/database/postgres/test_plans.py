@@ -81,7 +81,7 @@ FILLED = (
     f"insert into session_attachment select 'ses_' || i, 'msg_' || i, 0, 'm', 'text', 'c' {EACH}",
     f"insert into session_instruction select 'ses_' || i, '/' || i % 40, '', '/p' || i, 1 {EACH}",
 )
-TEXTS = {"position": "1:1:", "ids": "[]", "keys": "[]", "types": "[]"}
+TEXTS = {"position": "1:1:", **dict.fromkeys(("ids", "keys", "types", "beginnings", "texts", "tools"), "[]")}
 
 
 @pytest.fixture(scope="module")

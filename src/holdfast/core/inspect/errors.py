@@ -1,0 +1,25 @@
+"""Failures of looking at a Session.
+
+NotFound
+└── NoSuchSequence    the log has no event with this sequence
+InvalidRequest
+└── TooManyEvents     more events would have to be replayed than one call may
+"""
+
+from __future__ import annotations
+
+from holdfast.schema.exceptions import InvalidRequest, NotFound
+
+
+class NoSuchSequence(NotFound):
+    """The log of the Session has no event with this sequence."""
+
+    def __init__(self, session_id: str, seq: int) -> None:
+        super().__init__(f"The log of {session_id} has no event {seq}. Its `log` lists them.")
+
+
+class TooManyEvents(InvalidRequest):
+    """The past of a Session is computed by replaying its events, and these are too many for one call."""
+
+    def __init__(self, events: int, most: int) -> None:
+        super().__init__(f"{events} events would have to be replayed; at most {most} are", kind="Params", field="seq")
