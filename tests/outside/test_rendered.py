@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from tests.outside.scripted_provider import PATIENCE, Call, Turn, calling
@@ -105,7 +105,8 @@ async def test_pages_join_without_gap_or_repetition(world: World) -> None:
         for number in range(5):
             await ask(hf, session, f"prompt {number}")
         whole = [entry.id for entry in await shown(hf, session)]
-        for order, expected in (("asc", whole), ("desc", whole[::-1])):
+        orders: list[tuple[Literal["asc", "desc"], list[str]]] = [("asc", whole), ("desc", whole[::-1])]
+        for order, expected in orders:
             seen: list[str] = []
             page = await hf.sessions.rendered(session.id, order=order, limit=3)
             while page.items:
@@ -228,7 +229,7 @@ async def test_a_call_that_waits_shows_what_it_would_change(world: World) -> Non
             session = await hf.sessions.create()
             await hf.sessions.prompt(session.id, prompt=PromptInput(text="go"))
             async with asyncio.timeout(PATIENCE):
-                while not (requests := await hf.permissions.list(session.id)):
+                while not (requests := await hf.permissions.list(session.id)):  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
             call, html = await body(hf, session)
             assert (call.status, call.request_id) == ("waiting", requests[0].id)
@@ -248,21 +249,45 @@ async def test_marks_between_messages(world: World) -> None:
         world.model.plays(Turn(begin=asyncio.Event()))
         await hf.sessions.prompt(session.id, prompt=PromptInput(text="second"))
         async with asyncio.timeout(PATIENCE):
-            while len(world.model.requests) < 3:
+            while len(world.model.requests) < 3:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         await hf.sessions.interrupt(session.id)
         entries = await shown(hf, session)
         marks = [entry.kind for entry in entries if isinstance(entry, MarkEntry)]
         assert "retry" in marks
         assert "agent" in marks
-        assert [entry.error for entry in entries if isinstance(entry, AssistantEntry)][-1] == "Provider turn interrupted"
+        assert [entry.error for entry in entries if isinstance(entry, AssistantEntry)][
+            -1
+        ] == "Provider turn interrupted"
         (shell,) = [entry for entry in entries if isinstance(entry, ShellEntry)]
         assert (shell.command, shell.html.strip(), shell.exit) == ("echo '<hi>'", "&lt;hi&gt;", 0)
-        world.model.plays(Turn(text="# Summary"))
+
+
+async def test_a_compaction_is_an_entry(world: World) -> None:
+    """WEB-116."""
+    world.model.always = lambda request: Turn(text="**many** words " * 500)
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        for _ in range(12):
+            await ask(hf, session, "more words " * 500)
         await hf.sessions.compact(session.id)
         (compaction,) = [entry for entry in await shown(hf, session) if isinstance(entry, CompactionEntry)]
-        assert (compaction.open, compaction.error) == (False, None)
-        assert check(compaction.html)
+        assert (compaction.reason, compaction.open, compaction.error) == ("manual", False, None)
+        assert "many" in check(compaction.html)
+
+
+async def test_a_conversation_as_it_was(world: World) -> None:
+    """WEB-117: the newest entries at a sequence."""
+    world.model.plays(Turn(text="one"), Turn(text="two"))
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        await ask(hf, session, "first")
+        before = await shown(hf, session)
+        seq = (await hf.sessions.log(session.id, limit=1)).items[-1].seq
+        await ask(hf, session, "second")
+        past = await shown(hf, session, at=seq)
+        assert [(entry.id, entry.seq) for entry in past] == [(entry.id, entry.seq) for entry in before]
+        assert [entry.html for entry in past if isinstance(entry, UserEntry)] == ["<p>first</p>\n"]
 
 
 async def test_a_call_names_the_child_that_it_gave_work_to(world: World) -> None:

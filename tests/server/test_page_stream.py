@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from tests.conftest import MODEL
 from tests.server.conftest import PATIENCE, eventually
 
 from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
-from holdfast.llm.offline import OfflineResponse, ScriptedTransport, Turn
 from holdfast.llm.offline import Call as ToolCall
+from holdfast.llm.offline import OfflineResponse, ScriptedTransport, Turn
 from holdfast.llm.route.transport import HttpRequest
+from holdfast.schema import session_event as ev
 from holdfast.schema.live_event import GlobalDisposed, TextDelta
 from holdfast.schema.prompt import Prompt
 from holdfast.schema.session import Session
@@ -175,7 +177,7 @@ async def test_a_page_that_connects_again_gets_what_changed_since(runtime: Runti
         caught = await page.until("caught")
         assert caught["seq"] == await runtime.log.latest(session.id)
         assert [entry["type"] for entry in page.entries.values()] == ["user", "assistant"]
-        assert page.entries[list(page.entries)[0]]["text"] == "second"
+        assert next(iter(page.entries.values()))["text"] == "second"
         assert next(entry for entry in page.entries.values() if entry["type"] == "assistant")["turn"] == 2
 
 
@@ -244,7 +246,7 @@ async def test_a_page_that_connects_in_the_middle_shows_the_text_from_its_beginn
     for word in words[:10]:
         paced.pieces.put_nowait(word)
     await eventually(lambda: bool(slow.open_answers.of(session.id)))
-    async with opened(slow, session.id) as first:
+    async with opened(slow, session.id, -1) as first:
         await first.until("caught")
         for index, word in enumerate(words[10:]):
             paced.pieces.put_nowait(word)
@@ -262,9 +264,7 @@ async def test_a_page_that_connects_in_the_middle_shows_the_text_from_its_beginn
 
 async def test_a_text_whose_beginning_is_elsewhere_says_so(runtime: Runtime, session: Session) -> None:
     """WEB-125: another process receives the answer, and only its deltas come here."""
-    from holdfast.schema import session_event as ev
-
-    key = {"timestamp": 1, "session_id": session.id, "assistant_message_id": "msg_a"}
+    key: dict[str, Any] = {"timestamp": 1, "session_id": session.id, "assistant_message_id": "msg_a"}
     await runtime.log.publish(ev.StepStarted(**key, agent="build", model=MODEL))
     await runtime.log.publish(ev.TextStarted(**key, text_id="t1"))
     async with opened(runtime, session.id, -1) as page:
@@ -364,7 +364,7 @@ async def test_the_overview_is_read_at_most_once_a_second(
         following.cancel()
         await asyncio.wait({following})
     assert 2 <= len(times) <= 4
-    assert all(later - earlier > 0.9 for earlier, later in zip(times, times[1:], strict=False))
+    assert all(later - earlier > 0.9 for earlier, later in pairwise(times))
 
 
 async def _drain(page: Page) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect
 from typing import TYPE_CHECKING
 
 from holdfast.core.session.errors import MessageNotFound, MessageUndecodable
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 SMALL = 8_000
 """Bytes of messages that are rendered on the loop; more are rendered in a thread."""
 
+KNOWN = 1_000
+"""Answers whose turns are remembered."""
+
 Placed = tuple["SessionMessage", int]
 """A message and its sequence."""
 
@@ -34,6 +38,8 @@ class Conversation:
     def __init__(self, runtime: Runtime) -> None:
         self._store = runtime.store
         self._stored = StoredConversation(runtime.database)
+        self._inspection = lambda: runtime.inspection
+        self._known_turns: dict[str, int | None] = {}
 
     async def entries(self, session: Session, messages: Sequence[StoredMessage]) -> list[Entry]:
         """Entries of messages, in their order. One that cannot be decoded is left out."""
@@ -72,25 +78,28 @@ class Conversation:
         return await _rendered(placed, Surroundings(directory=session.location.directory), SMALL + 1)
 
     async def _around(self, session: Session, placed: Sequence[Placed], own: set[str]) -> Surroundings:
-        answers = sorted(seq for message, seq in placed if isinstance(message, AssistantMessage) and message.id in own)
-        first = await self._stored.turns(session.id, answers[0]) if answers else 0
-        if len(answers) > 1:
-            # Between two answers of a page there may be turns whose answers a revert took away.
-            counts = {answers[0]: first, answers[-1]: await self._stored.turns(session.id, answers[-1])}
-            if counts[answers[-1]] - first == len(answers) - 1:
-                counts = dict(zip(answers, range(first, first + len(answers)), strict=True))
-            else:
-                counts = {seq: await self._stored.turns(session.id, seq) for seq in answers}
-        else:
-            counts = dict.fromkeys(answers, first)
-        inputs = await self._stored.inputs([message.id for message, _ in placed if isinstance(message, UserMessage)])
+        answers = {message.id: seq for message, seq in placed if isinstance(message, AssistantMessage)}
         waits = any(map(_may_wait, (message for message, _ in placed)))
         return Surroundings(
             directory=session.location.directory,
-            inputs=inputs,
-            turns={message.id: counts[seq] for message, seq in placed if seq in counts and message.id in own},
+            inputs=await self._stored.inputs([message.id for message, _ in placed if isinstance(message, UserMessage)]),
+            turns=await self._numbers(session.id, {id: seq for id, seq in answers.items() if id in own}),
             requests=await self._stored.requests(session.id) if waits else {},
         )
+
+    async def _numbers(self, session_id: str, answers: dict[str, int]) -> dict[str, int]:
+        """The numbers of the turns of these answers, which never change."""
+        unknown = {id: seq for id, seq in answers.items() if id not in self._known_turns}
+        if unknown:
+            dispatches = await self._inspection().dispatches(session_id, max(unknown.values()))
+            sequences = [seq for seq, _ in dispatches]
+            for id, seq in unknown.items():
+                place = bisect(sequences, seq)
+                self._known_turns[id] = dispatches[place - 1][1] if place else None
+        found = {id: self._known_turns[id] for id in answers}
+        while len(self._known_turns) > KNOWN:
+            del self._known_turns[next(iter(self._known_turns))]
+        return {id: number for id, number in found.items() if number is not None}
 
 
 def merged(entries: Sequence[Entry], marks: Iterable[Entry]) -> list[Entry]:

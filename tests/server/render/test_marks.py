@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from holdfast.core.event.stored_event import EventRow
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode
@@ -12,12 +14,13 @@ from holdfast.schema.session_message import UnknownError
 from holdfast.schema.turn_event import TurnAbandoned
 from holdfast.server.render.marks import CRASHED, SUSPENDED, mark_entries
 
-BASE = {"timestamp": 7, "session_id": "ses_1"}
+BASE: dict[str, Any] = {"timestamp": 7, "session_id": "ses_1"}
 
 
 def rows(*events: tuple[str, Record]) -> list[EventRow]:
     return [
-        EventRow(seq, f"evt_{seq}", f"session.next.{name}", encode(data), None) for seq, (name, data) in enumerate(events)
+        EventRow(seq, f"evt_{seq}", f"session.next.{name}", encode(data), None)
+        for seq, (name, data) in enumerate(events)
     ]
 
 

@@ -14,7 +14,7 @@ from holdfast.core.inspect.fact import BEGINNINGS, PREFIX, PROMOTIONS, TYPES, Fa
 from holdfast.core.inspect.past import Past
 from holdfast.core.inspect.stored_log import END, LogPage, StoredLog
 from holdfast.core.inspect.timeline import Folding
-from holdfast.core.inspect.turn_numbers import TurnMark, turn_numbers
+from holdfast.core.inspect.turn_numbers import DISPATCHED, TurnMark, turn_numbers
 from holdfast.core.inspect.window import ModelRoom, window_of
 from holdfast.core.location.settings import session_settings
 from holdfast.core.session.stored_messages import SeqRow
@@ -127,8 +127,17 @@ class Inspection:
 
     async def turns(self, session_id: str, through: int) -> dict[int, int]:
         """The numbers of the turns that were dispatched up to a sequence, by the sequence of their dispatch."""
+        return turn_numbers(await self._turn_marks(session_id, through))
+
+    async def dispatches(self, session_id: str, through: int) -> list[tuple[int, int | None]]:
+        """The dispatches up to a sequence, with the numbers of their turns. One that sent nothing has none."""
+        marks = await self._turn_marks(session_id, through)
+        numbers = turn_numbers(marks)
+        return [(mark.seq, numbers.get(mark.seq)) for mark in marks if mark.type == DISPATCHED]
+
+    async def _turn_marks(self, session_id: str, through: int) -> list[TurnMark]:
         key: dict[str, Value] = {"session_id": session_id, "through": through}
-        return turn_numbers(await self._database.fetch_large("inspect.turn_marks", key, into=TurnMark))
+        return await self._database.fetch_large("inspect.turn_marks", key, into=TurnMark)
 
     # -- time ----------------------------------------------------------------------------------------------------
 
