@@ -45,7 +45,9 @@ class Talking:
         while sent < self._deltas:
             await asyncio.sleep(BURST)
             due = min(self._deltas, int((loop.time() - begun) * self._rate))
-            pieces = [WORDS[number % len(WORDS)] + ("\n\n" if number % 100 == 99 else "") for number in range(sent, due)]
+            pieces = [
+                WORDS[number % len(WORDS)] + ("\n\n" if number % 100 == 99 else "") for number in range(sent, due)
+            ]
             sent = due
             yield b"".join(
                 b"data: %s\n\n"

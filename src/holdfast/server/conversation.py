@@ -36,9 +36,8 @@ Placed = tuple["SessionMessage", int]
 
 class Conversation:
     def __init__(self, runtime: Runtime) -> None:
-        self._store = runtime.store
+        self._runtime = runtime
         self._stored = StoredConversation(runtime.database)
-        self._inspection = lambda: runtime.inspection
         self._known_turns: dict[str, int | None] = {}
 
     async def entries(self, session: Session, messages: Sequence[StoredMessage]) -> list[Entry]:
@@ -62,7 +61,7 @@ class Conversation:
         found = []
         for message_id in ids:
             try:
-                found.append(await self._store.message(session.id, message_id))
+                found.append(await self._runtime.store.message(session.id, message_id))
             except MessageNotFound:
                 continue
         entries = await self.entries(session, found)
@@ -91,7 +90,7 @@ class Conversation:
         """The numbers of the turns of these answers, which never change."""
         unknown = {id: seq for id, seq in answers.items() if id not in self._known_turns}
         if unknown:
-            dispatches = await self._inspection().dispatches(session_id, max(unknown.values()))
+            dispatches = await self._runtime.inspection.dispatches(session_id, max(unknown.values()))
             sequences = [seq for seq, _ in dispatches]
             for id, seq in unknown.items():
                 place = bisect(sequences, seq)
