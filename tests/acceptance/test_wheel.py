@@ -38,6 +38,20 @@ def test_the_wheel_carries_its_types_and_says_what_it_is(wheel: Path) -> None:
     assert about["Author"] == "The Holdfast authors"
 
 
+def test_the_wheel_carries_the_page(wheel: Path) -> None:
+    """WEB-006: every file of it, as it is in the repository."""
+    folder = ROOT / "src" / "holdfast" / "server" / "web" / "assets"
+    with zipfile.ZipFile(wheel) as archive:
+        carried = {
+            name.removeprefix("holdfast/server/web/assets/"): archive.read(name)
+            for name in archive.namelist()
+            if name.startswith("holdfast/server/web/assets/")
+        }
+    kept = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert carried == kept
+    assert "index.html" in kept
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_wheel_works_in_a_clean_environment(version: str, wheel: Path, tmp_path: Path) -> None:
     environment, project = tmp_path / "environment", tmp_path / "project"

@@ -16,7 +16,7 @@ from tests.plain_http import loopback_listener
 from holdfast.embedded import connection
 from holdfast.embedded.connection import HEAD_BYTES, HEADERS, PIPELINED, Connection
 from holdfast.embedded.unauthenticated import UnauthenticatedConnections
-from holdfast.server.app import AUTHENTICATED
+from holdfast.server.extensions import AUTHENTICATED
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,6 @@ INVALID = (400, "InvalidRequestError")
 @pytest.mark.parametrize(
     "path",
     [
-        "/",
         "/api",
         "/apix/health",
         "/api/sessions",

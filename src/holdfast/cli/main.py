@@ -29,6 +29,7 @@ COMMANDS = (
     "sessions",
     "context",
     "serve",
+    "web",
     "models",
     "agents",
     "commands",

@@ -157,6 +157,7 @@ async def _serve(asked: Serving) -> int:
         elif not asked.authorize:
             click.echo("no password: every process on this machine has full access", err=True)
         click.echo(f"holdfast listening on {served.url}")
+        click.echo(f"page: {served.page}")
         started()
 
     return await serve(asked, ready=ready, ending=_end_in_time, reported=_show_problems, reloaded=_show_reload)

@@ -11,6 +11,7 @@ from holdfast.cli.command_runner import fail, run_on_host
 from holdfast.cli.output import brief, json_option, moment, one_line, print_json, print_table
 from holdfast.cli.session_budget import budget
 from holdfast.cli.session_inputs import inbox, instructions
+from holdfast.cli.session_link import link
 from holdfast.cli.tree import background, interrupt, tree
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ command.add_command(background)
 command.add_command(inbox)
 command.add_command(budget)
 command.add_command(instructions)
+command.add_command(link)
 
 
 async def _delete(client: AsyncClient, session_id: str, *, keep_children: bool, ask: bool) -> int:

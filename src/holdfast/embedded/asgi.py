@@ -38,11 +38,12 @@ def asgi(
     password: str | None = None,
     hosts: Iterable[str] | None = LOOPBACK_HOSTS,
     origins: Iterable[str] = (),
+    page: bool = True,
 ) -> Mounted:
     """An ASGI application on `host`, or on a new one. `hosts` are the accepted host names without ports; None accepts
     any, and the surrounding application has to check them. Pages of `origins`, as in `https://agent.example`, may send
     changing requests; so may pages of the same host and, with a password, pages of this machine. `password` is needed
-    in addition to any authorization by the surrounding application."""
+    in addition to any authorization by the surrounding application. Without `page` there is no page at `/`."""
     if password == "":
         raise ValueError(EMPTY_PASSWORD)
     return Mounted(
@@ -50,6 +51,7 @@ def asgi(
         credentials=Credentials(password) if password is not None else None,
         hosts=Hosts(frozenset(name.lower() for name in _names(hosts))) if hosts is not None else None,
         origins=frozenset(_names(origins)),
+        page=page,
     )
 
 
@@ -68,17 +70,21 @@ class Mounted:
         credentials: Credentials | None,
         hosts: Hosts | None,
         origins: frozenset[str],
+        page: bool,
     ) -> None:
         self.host = host
         self._credentials = credentials
         self._hosts = hosts
         self._origins = origins
+        self._page = page
         self._app: App | None = None
 
     @asynccontextmanager
     async def lifespan(self, application: object = None) -> AsyncGenerator[None, None]:
         async with self.host:
-            self._app = self.host.application(credentials=self._credentials, hosts=self._hosts, origins=self._origins)
+            self._app = self.host.application(
+                credentials=self._credentials, hosts=self._hosts, origins=self._origins, page=self._page
+            )
             self.host.start_recovery()
             try:
                 with _on_signals(self.stop):

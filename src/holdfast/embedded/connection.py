@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from holdfast.client.local_socket import peer_uid
 from holdfast.embedded.unauthenticated import UnauthenticatedConnections
-from holdfast.server.app import AUTHENTICATED
+from holdfast.server.extensions import AUTHENTICATED, LOCAL
 
 if TYPE_CHECKING:
     import asyncio
@@ -50,6 +50,8 @@ class Connection(HttpToolsProtocol):
     _unanswered = 0
     _upgraded = False
     _known = False
+    _local = False
+    """Whether a process of this user opened it, on the Unix socket."""
     _refusal = ""
     _deadline: asyncio.TimerHandle | None = None
 
@@ -70,7 +72,7 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         connected = transport.get_extra_info("socket")
         if connected is not None and connected.family == socket.AF_UNIX:
-            self._known = True
+            self._known = self._local = True
             if peer_uid(connected.fileno()) not in (os.getuid(), None):
                 transport.abort()
                 return
@@ -102,6 +104,8 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
         if not self._known:
             self.scope["extensions"] = {AUTHENTICATED: {"report": self._authenticated}}
+        elif self._local:
+            self.scope["extensions"] = {LOCAL: {}}
         self._stored, self._count, self._whole, self._progress = 0, 0, False, True
         self._arm(HEAD_SECONDS)
 

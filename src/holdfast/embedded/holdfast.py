@@ -195,6 +195,7 @@ class Holdfast(AsyncClient):
         credentials: Credentials | None = None,
         hosts: Hosts | None = Hosts(),  # noqa: B008 - immutable
         origins: frozenset[str] = frozenset(),
+        page: bool = True,
     ) -> App:
         """A further ASGI application on the open runtime. Whoever makes it closes it."""
         return App(
@@ -203,6 +204,7 @@ class Holdfast(AsyncClient):
             hosts=hosts,
             origins=origins,
             pty_environment=self._pty_environment,
+            page=page,
         )
 
     async def _answer(self, scope: AsgiScope, receive: Receive, send: Send) -> None:

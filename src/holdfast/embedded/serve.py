@@ -65,6 +65,8 @@ log = logging.getLogger(__name__)
 
 class Served(Frozen):
     url: str
+    page: str
+    """Where a browser on this machine opens the page."""
     credential: Path | None
     """The file with the generated password, if one was generated."""
 
@@ -183,8 +185,8 @@ async def serve(
     environment = dict(os.environ)
     node = configured_node(environment)
     with _password(environment, authorize=asked.authorize) as password:
-        credentials = Credentials(password, username(environment)) if password is not None else None
         generated = password is not None and given_password(environment) is None
+        credentials = Credentials(password, username(environment), generated) if password is not None else None
         listener = _listen(asked.hostname, asked.port)
         host, number = listener.getsockname()[:2]
         async with Runtime(options=HostOptions(trust=asked.trust, protect=True, sandbox=asked.sandbox)) as runtime:
@@ -211,7 +213,7 @@ async def serve(
                 environment, id=runtime.new_event_id(), url=near, data=runtime.paths.data, store=runtime.store_identity
             ) as local:
                 file = credential_file(environment) if generated else None
-                served = Served(_url(host, number), file)
+                served = Served(_url(host, number), f"{near}/", file)
                 async with _Background() as background:
 
                     def listening() -> None:

@@ -16,12 +16,12 @@ from holdfast.protocol.api import API
 from holdfast.protocol.endpoint import EndpointScope, Envelope
 from holdfast.schema.exceptions import ApiError, InvalidRequest
 from holdfast.schema.form import GLOBAL
-from holdfast.schema.frozen import Frozen
 from holdfast.schema.ids import is_session_id
 from holdfast.schema.live_event import GlobalDisposed
-from holdfast.server.auth import Access, Credentials, Hosts
+from holdfast.server.auth import KEY, Access, Credentials, Hosts, is_page_call
 from holdfast.server.decoding import BODY_LIMIT, BODY_SECONDS, decode_params, decode_payload, decode_query
 from holdfast.server.errors import to_public
+from holdfast.server.extensions import report_authenticated
 from holdfast.server.handlers.events import NODE, RELAY, SIGNATURE
 from holdfast.server.head import read_head
 from holdfast.server.locations import existing_location, named_place
@@ -29,7 +29,7 @@ from holdfast.server.reply import cors, enclose, error_reply, preflight, send_co
 from holdfast.server.routes import Routes
 from holdfast.server.sse import HEADERS as STREAM_HEADERS
 from holdfast.server.sse import disconnected, send_stream
-from holdfast.server.types import ApiCall, HttpReply, Receive, Scope, Send
+from holdfast.server.types import ApiCall, HttpReply, Receive, Scope, Send, Streamed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,20 +41,14 @@ if TYPE_CHECKING:
     from holdfast.server.other_nodes import OtherNodes
     from holdfast.server.pty import PtyServer
     from holdfast.server.pty_environment import HostPtyEnvironment
-    from holdfast.server.types import Frames
+    from holdfast.server.web.pages import Pages
+    from holdfast.server.web.stream_ends import StreamEnd
 
 
-AUTHENTICATED = "holdfast.authenticated"
-"""An ASGI extension: `report` is called once a caller has presented valid credentials, so that the server below knows
-which connections to keep."""
 TERMINALS = "/api/pty"
 """Where the paths begin that nodes pass on to each other."""
 PRIVATE_GROUPS = ("files", "ptys")
 """Groups that pages of other origins cannot read if no password is set: project files and terminals."""
-
-
-class _Streamed(Frozen):
-    frames: Frames
 
 
 class App:
@@ -69,10 +63,11 @@ class App:
         body_seconds: float = BODY_SECONDS,
         pty_environment: HostPtyEnvironment | None = None,
         other_nodes: OtherNodes | None = None,
+        page: bool = True,
     ) -> None:
         """`hosts` are the accepted host names; None accepts any. `origins` are pages that may write, besides those that
         always may. `pty_environment` adds variables to terminals. Requests for terminals of `other_nodes` are passed on
-        to them."""
+        to them. Without `page` there is nothing at `/`, and nobody can sign in."""
         self._runtime = runtime
         self._access = Access(credentials, hosts, origins)
         self._body_limit = body_limit
@@ -82,6 +77,7 @@ class App:
         self._ptys = Lazy(self._make_ptys)
         self._routes = Routes(API, {"ptys": self._ptys})
         self._stopping = asyncio.Event()
+        self._pages = Lazy(self._make_pages) if page else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -104,6 +100,14 @@ class App:
         await self._runtime.execution.close()
         if self._ptys.made is not None:
             await self._ptys.made.close()
+        if self._pages is not None and self._pages.made is not None:
+            await self._pages.made.close()
+
+    def _make_pages(self) -> Pages:
+        """Called when the page is first asked for: a server whose page nobody opens has nothing of it."""
+        from holdfast.server.web.pages import Pages
+
+        return Pages(self._runtime, self._access)
 
     def _make_ptys(self) -> PtyServer:
         """Called for the first terminal, which is after the runtime was opened."""
@@ -119,7 +123,12 @@ class App:
             owner=self._runtime.nodes.described_by_tag,
             forwarding=PtyForwarding(self._other_nodes) if self._other_nodes is not None else None,
             verifies=self._verifies,
+            end_of=self._end_of,
         )
+
+    def _end_of(self, sign_in: str) -> StreamEnd:
+        assert self._pages is not None
+        return self._pages().ends.open(sign_in)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -135,14 +144,19 @@ class App:
         try:
             answer = await self._answer(scope, head, receive)
         except Exception as error:  # noqa: BLE001 - every failure becomes a public error here
-            answer = error_reply(to_public(error))
+            answer = error_reply(to_public(error), challenge=not is_page_call(head.headers))
         if isinstance(answer, HttpReply):
             await send_content(send, answer, cross_origin)
-        elif scope["method"] == "HEAD":
-            await answer.frames.aclose()
-            await send_content(send, HttpReply(200, b"", headers=STREAM_HEADERS), cross_origin)
-        else:
-            await send_stream(answer.frames, receive, send, self._stopping, cross_origin)
+            return
+        try:
+            if scope["method"] == "HEAD":
+                await answer.frames.aclose()
+                await send_content(send, HttpReply(200, b"", headers=STREAM_HEADERS), cross_origin)
+            else:
+                await send_stream(answer.frames, receive, send, self._stopping, cross_origin, ended=answer.ended)
+        finally:
+            if answer.ended is not None:
+                answer.ended.close()
 
     def _readable_by(self, head: Head) -> str | None:
         """The origin of the requesting page, if it may read the response."""
@@ -151,20 +165,22 @@ class App:
             return None
         return origin
 
-    async def _answer(self, scope: Scope, head: Head, receive: Receive) -> HttpReply | _Streamed:
-        method, headers, query = scope["method"], head.headers, head.query
+    async def _answer(self, scope: Scope, head: Head, receive: Receive) -> HttpReply | Streamed:
+        if self._pages is not None and (scope["path"] == "/" or scope["path"].startswith("/web/")):
+            return await self._pages().answer(scope, head, receive)
+        method, headers, query, sign_in = scope["method"], head.headers, head.query, None
         by_node = SIGNATURE in headers and scope["path"].startswith(TERMINALS) and self._verifies(scope, headers)
         if not by_node and not self._is_node(method, scope["path"], headers):
-            self._access.check_credentials(query, headers)
-        if (extensions := scope.get("extensions")) and AUTHENTICATED in extensions:
-            extensions[AUTHENTICATED]["report"]()
+            sign_in = await self._authorized(head)
+        report_authenticated(scope)
         if method not in ("GET", "HEAD"):
             self._access.check_page(headers)
         endpoint, handler, path = self._routes.find(method, scope.get("raw_path") or scope["path"].encode())
         if self._access.credentials is None and endpoint.group in PRIVATE_GROUPS:
             self._access.check_page(headers)
         if endpoint.group == "ptys" and self._other_nodes is not None and not by_node:
-            forwarded = await self._ptys().forwarded(endpoint, path, named_place(query, headers), headers, receive)
+            place = named_place(query, headers)
+            forwarded = await self._ptys().forwarded(endpoint, path, place, headers, receive, sign_in)
             if forwarded is not None:
                 return forwarded
         scope_of = endpoint.scope
@@ -183,11 +199,19 @@ class App:
             ),
             by_node=by_node,
             abandoned=partial(self._abandoned, receive),
+            sign_in=sign_in,
         )
         result = await handler()(call)
         if endpoint.envelope is Envelope.STREAM:
-            return _Streamed(result)
+            return Streamed(result, self._end_of(sign_in) if sign_in is not None else None)
         return enclose(endpoint.envelope, result, await self._place(call))
+
+    async def _authorized(self, head: Head) -> str | None:
+        """The id of the caller's sign-in, if it has no other credentials. Raises Unauthorized."""
+        if self._pages is not None and KEY in head.headers:
+            return await self._pages().sign_ins.caller(head)
+        self._access.check_credentials(head.query, head.headers)
+        return None
 
     def _is_node(self, method: str, path: str, headers: Mapping[str, str]) -> bool:
         """Whether another node asks for the live events of this process."""

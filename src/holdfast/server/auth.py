@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 DEFAULT_USER = "opencode"
 SHOWN = 100
+KEY = "x-holdfast-key"
+"""The header with the key of a sign-in of the page, which is good only together with its cookie."""
+WRONG_CREDENTIALS = "Credentials are missing or wrong"
 
 LOOPBACK_HOSTS = frozenset(("localhost", "127.0.0.1", "[::1]"))
 """Host names of a server that listens only on this machine."""
@@ -38,6 +41,8 @@ class Credentials(Frozen):
 
     password: str
     user: str = DEFAULT_USER
+    generated: bool = False
+    """Whether the password was made for this start of the server."""
 
     def admits(self, query: Mapping[str, str], headers: Mapping[str, str]) -> bool:
         token = query.get("auth_token")
@@ -83,15 +88,19 @@ class Access(Frozen):
 
     def check_credentials(self, query: Mapping[str, str], headers: Mapping[str, str]) -> None:
         if not self.authorizes(query, headers):
-            raise Unauthorized("Credentials are missing or wrong")
+            raise Unauthorized(WRONG_CREDENTIALS)
 
     def check_page(self, headers: Mapping[str, str]) -> None:
         if not self.trusts_page(headers):
-            shown = headers.get("origin", "another site")[:SHOWN]
-            raise _forbidden(
-                f"Pages of {shown} may not do this. If they should, start the server with `--allow-origin ORIGIN`, "
-                f"or declare them with asgi(origins=...)."
-            )
+            raise _foreign_page(headers)
+
+    def check_own_page(self, headers: Mapping[str, str]) -> None:
+        """As check_page, but for the server's own pages and those of the configured origins only."""
+        origin = headers.get("origin")
+        if not self.trusts_page(headers) or not (
+            origin is None or origin in self.origins or _same_host(origin, headers.get("host"))
+        ):
+            raise _foreign_page(headers)
 
     def authorizes(self, query: Mapping[str, str], headers: Mapping[str, str]) -> bool:
         return self.credentials is None or self.credentials.admits(query, headers)
@@ -134,6 +143,19 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_page_call(headers: Mapping[str, str]) -> bool:
+    """Whether a script of a page calls, which handles a missing sign-in itself: the browser must not ask for one."""
+    return KEY in headers or headers.get("sec-fetch-mode", "navigate") != "navigate"
+
+
+def _foreign_page(headers: Mapping[str, str]) -> ApiError:
+    shown = headers.get("origin", "another site")[:SHOWN]
+    return _forbidden(
+        f"Pages of {shown} may not do this. If they should, start the server with `--allow-origin ORIGIN`, "
+        f"or declare them with asgi(origins=...)."
+    )
 
 
 def _forbidden(message: str) -> ApiError:

@@ -18,9 +18,11 @@ from urllib.parse import unquote
 
 from holdfast.core.pty.errors import PtyNotFound
 from holdfast.core.pty.variables import check_variables
+from holdfast.schema.codec import decoder
 from holdfast.schema.exceptions import ApiError, Forbidden, InvalidRequest
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.pty import PtyTicket
+from holdfast.schema.record import Record
 from holdfast.server.errors import to_public
 from holdfast.server.handlers.events import SIGNATURE
 from holdfast.server.head import read_head
@@ -46,11 +48,14 @@ if TYPE_CHECKING:
     from holdfast.server.pty_environment import PtyEnvironment
     from holdfast.server.pty_forwarding import PtyForwarding
     from holdfast.server.types import ApiCall, Receive, Scope, Send
+    from holdfast.server.web.stream_ends import StreamEnd
 
     Locate = Callable[[Mapping[str, str], Mapping[str, str]], Location]
 
 OVERLAY_SECONDS = 5.0
 CLOSE_SECONDS = 2.0
+GOING_AWAY = 1001
+SIGNED_OUT = 1008
 SAFE = 2**53 - 1
 NO_TICKET = "A ticket is given to this server's own clients and pages only"
 WEBSOCKET_ONLY = "This address takes WebSocket connections only"
@@ -99,10 +104,12 @@ class PtyServer:
         owner: Callable[[str], Awaitable[str | None]] | None = None,
         forwarding: PtyForwarding | None = None,
         verifies: Callable[[Scope, Mapping[str, str]], bool] = lambda scope, headers: False,
+        end_of: Callable[[str], StreamEnd] | None = None,
     ) -> None:
         """`locate` finds a request's Location from its query and headers. `environment` is the host's part of the PTY
         Environment; it overrides that of plugins. `owner` names the server that has a terminal, if another one does;
-        `forwarding` passes requests on to it. `verifies` tells whether another node signed a request."""
+        `forwarding` passes requests on to it. `verifies` tells whether another node signed a request. `end_of` tells
+        when a sign-in of the page ends, and with it the sockets that it opened."""
         self._locations = locations
         self._locate = locate
         self._access = access
@@ -111,6 +118,7 @@ class PtyServer:
         self._owner = owner
         self._forwarding = forwarding
         self._verifies = verifies
+        self._end_of = end_of
         self._sockets: dict[asyncio.Task[Any], _Connection] = {}
         self._closed = False
 
@@ -121,13 +129,19 @@ class PtyServer:
         place: NamedPlace,
         headers: Mapping[str, str],
         receive: Receive,
+        sign_in: str | None = None,
     ) -> HttpReply | None:
-        """The answer of another node, if it has the terminal or the Location."""
+        """The answer of another node, if it has the terminal or the Location. `sign_in` is the caller's, if it is a
+        page."""
         if self._forwarding is None:
             return None
         if endpoint.name == "connect_token":
             self._check_ticket_request(headers)
-        return await self._forwarding.reply(endpoint, params, place, headers, receive)
+        reply = await self._forwarding.reply(endpoint, params, place, headers, receive)
+        if endpoint.name == "connect_token" and reply is not None and reply.status == 200 and sign_in is not None:
+            issued: _IssuedElsewhere = decoder(_IssuedElsewhere).decode(reply.body)
+            self._tickets.note(issued.data.ticket, sign_in)
+        return reply
 
     async def list(self, call: ApiCall) -> Sequence[Pty]:
         async with self._ptys(call) as ptys:
@@ -171,7 +185,7 @@ class PtyServer:
             ptys.get(call.params.pty_id)
         assert call.location is not None
         seal = partial(self._forwarding.seal, call.params.pty_id) if self._forwarding is not None else None
-        ticket = self._tickets.issue(Claim(call.params.pty_id, call.location), seal)
+        ticket = self._tickets.issue(Claim(call.params.pty_id, call.location), seal, sign_in=call.sign_in)
         return PtyTicket(ticket=ticket, expires_in=LIFETIME_SECONDS)
 
     async def connect(self, call: ApiCall) -> bool:
@@ -203,7 +217,7 @@ class PtyServer:
             await _refuse(scope, send, error_reply(to_public(error)))
         else:
             if relayed is not None:
-                await self._serve(relayed)
+                await self._serve(relayed, self._tickets.sign_in(request.ticket))
             elif location is not None:
                 await self._connected(request, location, scope, receive, send)
 
@@ -235,31 +249,54 @@ class PtyServer:
                 found = await self._named(missing)
                 await _refuse(scope, send, HttpReply(404, b"") if found is missing else error_reply(found.public()))
                 return
+            sign_in = self._tickets.sign_in(request.ticket)
             if not self._admits(request, location):
                 await _refuse(scope, send, HttpReply(403, b""))
                 return
             await self._serve(
-                TerminalConnection(services.terminals.ptys, request.pty_id, receive, send, cursor=request.cursor)
+                TerminalConnection(services.terminals.ptys, request.pty_id, receive, send, cursor=request.cursor),
+                sign_in,
             )
 
     async def close(self) -> None:
         """Close all sockets, and wait a moment until they are closed."""
         self._closed = True
         for socket in self._sockets.values():
-            socket.finish(1001)
+            socket.finish(GOING_AWAY)
         if self._sockets:
             await asyncio.wait(tuple(self._sockets), timeout=CLOSE_SECONDS)
 
-    async def _serve(self, socket: _Connection) -> None:
+    async def _serve(self, socket: _Connection, sign_in: str | None = None) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._sockets[task] = socket
         if self._closed:
-            socket.finish(1001)
+            socket.finish(GOING_AWAY)
         try:
-            await socket.run()
+            async with self._until_signed_out(socket, sign_in):
+                await socket.run()
         finally:
             del self._sockets[task]
+
+    @asynccontextmanager
+    async def _until_signed_out(self, socket: _Connection, sign_in: str | None) -> AsyncIterator[None]:
+        """Finishes the socket when the sign-in ends with which it was opened."""
+        if sign_in is None or self._end_of is None:
+            yield
+            return
+        ended = self._end_of(sign_in)
+
+        async def finish() -> None:
+            await ended.wait()
+            socket.finish(SIGNED_OUT)
+
+        waiting = asyncio.get_running_loop().create_task(finish())
+        try:
+            yield
+        finally:
+            ended.close()
+            waiting.cancel()
+            await asyncio.wait({waiting})
 
     def _upgrade_request(self, scope: Scope) -> _UpgradeRequest | None:
         """The parsed request, or None if the path is not a terminal's. Raises ApiError, and _Unauthorized before
@@ -321,6 +358,10 @@ class PtyServer:
         assert call.location is not None
         async with self._locations.use(call.location) as services:
             yield services
+
+
+class _IssuedElsewhere(Record):
+    data: PtyTicket
 
 
 class _UpgradeRequest(Frozen):

@@ -44,14 +44,19 @@ def enclose(envelope: Envelope, result: Any, location: LocationInfo | None) -> H
             return HttpReply(200, encode(result))
 
 
-def error_reply(error: PublicError | ProjectCopyError) -> HttpReply:
-    challenge: Headers = [(b"www-authenticate", b'Basic realm="Secure Area"')] if error.status == 401 else []
-    return HttpReply(error.status, encode(error), JSON, challenge)
+def error_reply(error: PublicError | ProjectCopyError, *, challenge: bool = True) -> HttpReply:
+    """`challenge` makes a browser ask for a password."""
+    headers: Headers = []
+    if error.status == 401 and challenge:
+        headers.append((b"www-authenticate", b'Basic realm="Secure Area"'))
+    if error.status == 429:
+        headers.append((b"retry-after", str(getattr(error, "retry_after", 1)).encode()))
+    return HttpReply(error.status, encode(error), JSON, headers)
 
 
 async def send_content(send: Send, content: HttpReply, headers: Headers) -> None:
     described: Headers = [(b"content-type", content.media_type.encode("latin-1"))] if content.body else []
-    length: Headers = [] if content.status == 204 else [(b"content-length", str(len(content.body)).encode())]
+    length: Headers = [] if content.status in (204, 304) else [(b"content-length", str(len(content.body)).encode())]
     start = [*described, *length, *content.headers, *headers]
     await send({"type": "http.response.start", "status": content.status, "headers": start})
     await send({"type": "http.response.body", "body": content.body})

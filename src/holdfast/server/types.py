@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.protocol.endpoint import Endpoint
     from holdfast.schema.location import Location
     from holdfast.schema.session import Session
+    from holdfast.server.web.stream_ends import StreamEnd
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -49,6 +50,8 @@ class ApiCall(Frozen):
     """Whether another node has authorized the caller and passed the request on."""
     abandoned: Callable[[], Coroutine[Any, Any, None]] = _never
     """Returns when the caller has disconnected or the server stops."""
+    sign_in: str | None = None
+    """The caller's sign-in, if it is a page that is signed in."""
 
     async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work that may wait for a person and has no effect before it ends: it is cancelled when the caller
@@ -102,4 +105,14 @@ class HttpReply(Frozen):
 
 Headers = list[tuple[bytes, bytes]]
 Frames = AsyncGenerator[bytes, None]
+
+
+class Streamed(Frozen):
+    """An answer of server-sent events."""
+
+    frames: Frames
+    ended: StreamEnd | None = None
+    """Set when the caller's sign-in has ended."""
+
+
 Handler = Callable[[ApiCall], Awaitable[Any]]

@@ -36,6 +36,7 @@ from holdfast.schema.session_event import PermissionAsked, PermissionReplied
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from holdfast.core.database.unit import Statement
     from holdfast.core.permission.authority import Authorities
     from holdfast.core.permission.requests import RequestServices
     from holdfast.core.permission.rules import Authority
@@ -121,10 +122,11 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
         *,
         message: str | None = None,
         save: Sequence[str] | None = None,
+        before: Sequence[Statement] = (),
     ) -> None:
         """Answer a request of this Location, whichever process made it. `save` selects offered patterns; without it,
-        `always` saves those without a star, or all if each has one."""
-        await self.detached(self._reply(session_id, request_id, reply, message, save))
+        `always` saves those without a star, or all if each has one. `before` becomes part of the commit."""
+        await self.detached(self._reply(session_id, request_id, reply, message, save, before))
 
     async def get(self, session_id: str, request_id: str) -> PermissionRequest:
         found = await self.find(session_id, request_id)
@@ -240,7 +242,13 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
         return "allow" if allow else "deny"
 
     async def _reply(
-        self, session_id: str, request_id: str, reply: Reply, message: str | None, save: Sequence[str] | None
+        self,
+        session_id: str,
+        request_id: str,
+        reply: Reply,
+        message: str | None,
+        save: Sequence[str] | None,
+        before: Sequence[Statement],
     ) -> None:
         found = await self.find(session_id, request_id)
         if found is None:
@@ -248,8 +256,8 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
         request = found.request
         patterns = _chosen(request, reply, save)
         replied = self._replied(request, reply, message=(message or "").strip() or None)
-        before, local = self.saved.saving(request.action, patterns)
-        if not await self.answer(request, replied, before=before, local=local):
+        known, local = self.saved.saving(request.action, patterns)
+        if not await self.answer(request, replied, before=(*before, *known), local=local):
             raise PermissionNotFound(request_id)
         if reply == "reject":
             await self._deny_others(request.session_id, replied.message)

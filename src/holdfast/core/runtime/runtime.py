@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from holdfast.core.inspect import inspection as inspecting
     from holdfast.core.inspect.inspection import Inspection
     from holdfast.core.location.services import LocationServices
+    from holdfast.core.page_access.page_access import PageAccess
     from holdfast.core.permission.permission import Unattended
     from holdfast.core.permission.rules import Authority
     from holdfast.core.process.sandbox.confinement import Setting
@@ -349,6 +350,13 @@ class Runtime:
     def store_identity(self) -> str:
         """Tells whether another process on this data directory has the same database."""
         return place_identity(self.place, self._environment)
+
+    @cached_property
+    def page_access(self) -> PageAccess:
+        """Who may use the page. Most processes have none, so that this is imported at the first use."""
+        from holdfast.core.page_access.page_access import PageAccess
+
+        return PageAccess(self.database, self._ids, self._clock)
 
     def new_event_id(self) -> str:
         return self._ids.event()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.permission.permission import Wish
 from holdfast.protocol.permissions import Evaluation
+from holdfast.schema.rendered import ApprovalLink
 from holdfast.server.asking import asking
 
 if TYPE_CHECKING:
@@ -60,6 +61,14 @@ async def list(call: ApiCall) -> Sequence[PermissionRequest]:
 async def get(call: ApiCall) -> PermissionRequest:
     async with asking(call) as (services, session_id):
         return await services.permissions.get(session_id, call.params.request_id)
+
+
+async def link(call: ApiCall) -> ApprovalLink:
+    payload: protocol.LinkPayload = call.payload
+    async with asking(call) as (services, session_id):
+        request = await services.permissions.get(session_id, call.params.request_id)
+    made = await call.runtime.page_access.links.make(session_id, request.id, payload.seconds)
+    return ApprovalLink(path=f"/#/approve/{made.token}", expires=made.expires)
 
 
 async def reply(call: ApiCall) -> None:

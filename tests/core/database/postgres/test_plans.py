@@ -31,6 +31,9 @@ FEW = {
     "overview.open": "only Sessions with something to do have a row, or are in the index",
     "overview.requests": "only open requests are in the index",
     "owner.all": "only running processes have a row, and those that died since a server looked",
+    "page_code.trim": "there are at most 100",
+    "page_sign_in.list": "there are at most 100",
+    "page_sign_in.trim": "there are at most 100",
     "request.owned": "only open requests of such callers are in the index",
     "store.numbers": "at most 100,000 rows of each index",
     "task.any_active_below": "only Sessions that owe an answer have a row",
@@ -80,6 +83,7 @@ FILLED = (
     f"insert into todo select 'ses_' || i, 0, 'c', 's', 'p', 1, 1, 1 {EACH}",
     f"insert into session_attachment select 'ses_' || i, 'msg_' || i, 0, 'm', 'text', 'c' {EACH}",
     f"insert into session_instruction select 'ses_' || i, '/' || i % 40, '', '/p' || i, 1 {EACH}",
+    f"insert into approval_link select 't' || i, 'ses_' || i, 'per_' || i, i {EACH}",
 )
 TEXTS = {"position": "1:1:", **dict.fromkeys(("ids", "keys", "types", "beginnings", "texts", "tools"), "[]")}
 

@@ -1,0 +1,65 @@
+-- Sign-ins of the page, codes that sign in, and approval links.
+
+-- name: page_instance.get
+select id from page_instance where number = 1
+
+-- name: page_instance.make
+insert into page_instance (number, id) values (1, :id) on conflict (number) do nothing
+
+-- name: page_sign_in.insert
+insert into page_sign_in (id, cookie, key, credential, agent, time_created, time_seen)
+values (:id, :cookie, :key, :credential, :agent, :now, :now)
+
+-- name: page_sign_in.trim
+-- Those that nobody used since :since, and the longest unused beyond :most.
+delete from page_sign_in where time_seen <= :since
+  or id not in (select id from page_sign_in order by time_seen desc, id desc limit :most)
+
+-- name: page_sign_in.find
+select id, key, time_seen as seen from page_sign_in
+where cookie = :cookie and credential = :credential and time_seen > :since
+
+-- name: page_sign_in.list
+select id, time_created as created, time_seen as seen, agent from page_sign_in
+where credential = :credential and time_seen > :since order by time_created, id
+
+-- name: page_sign_in.see
+update page_sign_in set time_seen = :now where id = :id and time_seen < :now
+
+-- name: page_sign_in.remove
+delete from page_sign_in where id = :id
+
+-- name: page_code.insert
+insert into page_code (code, time_expires) values (:code, :expires)
+
+-- name: page_code.trim
+-- Expired ones, and those that expire first beyond :most.
+delete from page_code where time_expires <= :now
+  or code not in (select code from page_code order by time_expires desc, code limit :most)
+
+-- name: page_code.get
+select 1 from page_code where code = :code and time_expires > :now
+
+-- name: page_code.use
+delete from page_code where code = :code and time_expires > :now
+
+-- name: approval_link.insert
+insert into approval_link (token, session_id, request_id, time_expires)
+values (:token, :session_id, :request_id, :expires)
+
+-- name: approval_link.expire
+delete from approval_link where time_expires <= :now
+
+-- name: approval_link.trim
+-- Those of a request that expire first, beyond :most.
+delete from approval_link where request_id = :request_id and time_expires <= (
+  select time_expires from approval_link where request_id = :request_id order by time_expires desc limit 1 offset :most)
+
+-- name: approval_link.get
+-- While its request is open.
+select link.session_id, link.request_id, request.agent, request.time_created as since
+from approval_link link join session_request request on request.id = link.request_id
+where link.token = :token and link.time_expires > :now and request.reply is null
+
+-- name: approval_link.use
+delete from approval_link where token = :token and time_expires > :now
