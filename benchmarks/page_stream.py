@@ -9,16 +9,20 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.llm.offline import OfflineResponse
-from holdfast.llm.route.transport import HttpRequest
 from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import Prompt
 from holdfast.server.web import stream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from holdfast.llm.route.transport import HttpRequest
 
 WORDS = ("The ", "quick ", "**brown** ", "fox ", "jumps ", "over ", "`the` ", "lazy ", "dog. ")
 BURST = 0.02
