@@ -433,3 +433,27 @@ async def test_a_closed_page_leaves_nothing_behind(slow: Runtime, paced: PacedTr
 async def _all(frames: AsyncIterator[bytes]) -> None:
     async for _ in frames:
         pass
+
+
+async def test_a_page_follows_what_another_process_executes(
+    runtime: Runtime, session: Session, tmp_path: Path, project: Path
+) -> None:
+    """WEB-121, WEB-126: entries and open work, also without a connection to that process."""
+    async with Runtime(
+        paths=Paths(tmp_path / "data"),
+        directory=project,
+        environment={"HOME": str(tmp_path)},
+        transport=ScriptedTransport(),
+        options=HostOptions(titles=False, trust=True),
+    ) as other:
+        async with opened(other, session.id) as page:
+            await page.until("overview")
+            await runtime.sessions.prompt(session.id, Prompt(text="there"))
+            answer = await page.until_answered()
+            assert answer["parts"][0]["html"] == "<p>done</p>\n"
+            await runtime.sessions.wait(session.id)
+        async with opened(other, session.id) as page:
+            await page.until("overview")
+            await runtime.sessions.prompt(session.id, Prompt(text="later"), resume=False)
+            while not (await page.until("status"))["pending"]:
+                pass
