@@ -25,7 +25,7 @@ from holdfast.schema.timeline import Timeline
 from holdfast.schema.turn_event import TurnDispatched
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from holdfast.core.clock import Clock
     from holdfast.core.database.database import Database
@@ -113,7 +113,7 @@ class Inspection:
 
     async def _entries(self, session_id: str, first: int, last: int) -> list[LedgerEntry]:
         """The requests from one dispatch to another, with what followed each."""
-        turns = await self._turns.of(session_id, last)
+        turns = (await self._turns.of(session_id, last)).numbers
         read: list[tuple[int, Record]] = []
         after, ended = first - 1, False
         while not ended:
@@ -126,12 +126,19 @@ class Inspection:
             after = page[-1].seq if page else after
         return [entry for entry in ledger.ledger_entries(read, turns) if entry.seq <= last]
 
+    async def turns_at(self, session_id: str, sequences: Collection[int]) -> dict[int, int]:
+        """The numbers of the turns in which these sequences are. Those of calls that a person asked for have none."""
+        if not sequences:
+            return {}
+        count = await self._turns.of(session_id, max(sequences))
+        return {seq: number for seq in sequences if (number := count.at(seq)) is not None}
+
     # -- time ----------------------------------------------------------------------------------------------------
 
     async def timeline(self, session: Session, *, limit: int, before: int | None = None) -> Timeline:
         """The newest spans that began before a sequence."""
         facts, more = await self._facts_before(session.id, END if before is None else before, limit)
-        turns = await self._turns.of(session.id, facts[-1].seq) if facts else {}
+        turns = (await self._turns.of(session.id, facts[-1].seq)).numbers if facts else {}
         folding = Folding(turns, before)
         for fact in facts:
             folding.take(fact)

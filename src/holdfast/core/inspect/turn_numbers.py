@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from typing import TYPE_CHECKING
 
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Value
@@ -33,6 +34,7 @@ class TurnCount:
 
     def __init__(self) -> None:
         self.numbers: dict[int, int] = {}
+        self._dispatches: list[int] = []
         self.reached = -1
         self._number = 0
         self._again = False
@@ -43,6 +45,8 @@ class TurnCount:
             if mark.seq <= self.reached:
                 continue
             self.reached = mark.seq
+            if mark.type == DISPATCHED:
+                self._dispatches.append(mark.seq)
             if mark.type == DISPATCHED and mark.attempt:
                 self._number += not self._again
                 self.numbers[mark.seq], self._again = self._number, False
@@ -50,6 +54,11 @@ class TurnCount:
                 self._again = self._number > 0
             elif mark.type != DISPATCHED:
                 self._again = False
+
+    def at(self, seq: int) -> int | None:
+        """The number of the turn that was dispatched last before a sequence, unless that one sent nothing."""
+        place = bisect(self._dispatches, seq)
+        return self.numbers.get(self._dispatches[place - 1]) if place else None
 
 
 class TurnNumbers:
@@ -59,8 +68,8 @@ class TurnNumbers:
         self._database = database
         self._counts: dict[str, TurnCount] = {}
 
-    async def of(self, session_id: str, through: int) -> Mapping[int, int]:
-        """At least those of dispatches up to a sequence."""
+    async def of(self, session_id: str, through: int) -> TurnCount:
+        """Of at least the dispatches up to a sequence."""
         count = self._counts.pop(session_id, None) or TurnCount()
         self._counts[session_id] = count  # the newest is the last
         if len(self._counts) > COUNTED_SESSIONS:
@@ -68,4 +77,4 @@ class TurnNumbers:
         key: dict[str, Value] = {"session_id": session_id, "after": count.reached, "through": through}
         if through > count.reached:
             count.add(await self._database.fetch_large("inspect.turn_marks", key, into=TurnMark))
-        return count.numbers
+        return count
