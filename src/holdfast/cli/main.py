@@ -29,6 +29,7 @@ COMMANDS = (
     "sessions",
     "context",
     "serve",
+    "demo",
     "web",
     "models",
     "agents",

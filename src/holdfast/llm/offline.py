@@ -1,8 +1,8 @@
 """Models that need no network: they speak OpenAI's wire format through the same transport seam as a real provider.
 
 `echo` reads the file that a prompt names and answers from it; to a prompt with a format it answers with an example made
-from the prompt's text. `scripted` plays a list of turns from a file.
-`ScriptedTransport` does the same from Python and can hold a turn until an event is set."""
+from the prompt's text. `scripted` plays a list of turns from a file. `story` and `story-mini` play the story of
+`holdfast demo`. `ScriptedTransport` plays turns from Python and can hold a turn until an event is set."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from holdfast.llm.answer_format import DESCRIPTION, WRAPPER
 from holdfast.llm.errors import LLMError
 from holdfast.llm.example_value import example_value
 from holdfast.schema.codec import decode_any, encode
+from holdfast.schema.deferred import deferred
 from holdfast.schema.pattern import pattern
 from holdfast.schema.record import Record
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast.llm.route.transport import HttpRequest
+    from holdfast.llm.story import model as story
+    from holdfast.llm.story.model import StoryModel
+else:
+    story = deferred("holdfast.llm.story.model")
 
 SCHEME = "offline"
 BASE_URL = "offline://demo/v1"
@@ -35,15 +40,29 @@ class Call(Record):
     input: dict[str, Any]
 
 
+class Usage(Record):
+    """Tokens of a turn. `input` includes `cached`, `output` includes `reasoning`."""
+
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    reasoning: int = 0
+
+
 class Turn(Record):
     """One turn of the model. `answer` is given in the form that the request asks for: by a call, or as JSON. `fail`
-    answers with this HTTP status; `cut` ends the stream unfinished."""
+    answers with this HTTP status; `cut` ends the stream unfinished. `pause` is the time in seconds before the first
+    word, `pace` that between two words."""
 
     text: str | None = None
+    reasoning: str | None = None
     calls: tuple[Call, ...] | None = None
     answer: Any = msgspec.UNSET
     fail: int | None = None
     cut: bool = False
+    pause: float = 0
+    pace: float = 0
+    usage: Usage | None = None
 
 
 class OfflineResponse:
@@ -67,14 +86,25 @@ class OfflineTransport:
 
     def __init__(self, script: Path | None = None) -> None:
         self._script = script
+        self._story: StoryModel | None = None
 
     async def send(self, request: HttpRequest) -> OfflineResponse:
         body = decode_any(b"".join(request.body))
-        turn = echo(body) if body["model"] != "scripted" else self._scripted(body)
-        return respond(with_answer(turn, body), body["model"])
+        return respond(with_answer(self._turn(body), body), body["model"])
 
     async def close(self) -> None:
         pass
+
+    def _turn(self, body: dict[str, Any]) -> Turn:
+        match body["model"]:
+            case "scripted":
+                return self._scripted(body)
+            case "story" | "story-mini":
+                if self._story is None:
+                    self._story = story.StoryModel()
+                return self._story.turn(body)
+            case _:
+                return echo(body)
 
     def _scripted(self, body: dict[str, Any]) -> Turn:
         if self._script is None:
@@ -171,8 +201,8 @@ def _asked_format(body: dict[str, Any]) -> _AskedFormat | None:
 def respond(turn: Turn, model: str) -> OfflineResponse:
     if turn.fail is not None:
         failure = {"error": {"message": f"scripted failure {turn.fail}", "type": "scripted"}}
-        return OfflineResponse(turn.fail, _stream([encode(failure)]))
-    return OfflineResponse(200, _stream(_frames(turn, model)))
+        return OfflineResponse(turn.fail, _stream([encode(failure)], turn))
+    return OfflineResponse(200, _stream(_frames(turn, model), turn))
 
 
 def _frames(turn: Turn, model: str) -> list[bytes]:
@@ -182,7 +212,8 @@ def _frames(turn: Turn, model: str) -> list[bytes]:
         return _sse({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
     frames = [frame({"role": "assistant", "content": ""})]
-    words = re.findall(r"\S+\s*|\s+", turn.text or "")
+    frames += [frame({"reasoning_content": word}) for word in _words(turn.reasoning)]
+    words = _words(turn.text)
     frames += [frame({"content": word}) for word in words]
     for index, call in enumerate(turn.calls or ()):
         function = {"name": call.tool, "arguments": encode(call.input).decode()}
@@ -192,14 +223,30 @@ def _frames(turn: Turn, model: str) -> list[bytes]:
     if turn.cut:
         return frames
     frames.append(frame({}, "tool_calls" if turn.calls else "stop"))
-    usage = {"prompt_tokens": 0, "completion_tokens": len(words), "total_tokens": len(words)}
-    return [*frames, _sse({**base, "choices": [], "usage": usage}), b"data: [DONE]\n\n"]
+    return [*frames, _sse({**base, "choices": [], "usage": _usage(turn, len(words))}), b"data: [DONE]\n\n"]
 
 
-async def _stream(frames: Sequence[bytes]) -> AsyncIterator[bytes]:
+def _words(text: str | None) -> list[str]:
+    return re.findall(r"\S+\s*|\s+", text or "")
+
+
+def _usage(turn: Turn, words: int) -> dict[str, Any]:
+    if (used := turn.usage) is None:
+        return {"prompt_tokens": 0, "completion_tokens": words, "total_tokens": words}
+    return {
+        "prompt_tokens": used.input,
+        "completion_tokens": used.output,
+        "total_tokens": used.input + used.output,
+        "prompt_tokens_details": {"cached_tokens": used.cached},
+        "completion_tokens_details": {"reasoning_tokens": used.reasoning},
+    }
+
+
+async def _stream(frames: Sequence[bytes], turn: Turn) -> AsyncIterator[bytes]:
+    await asyncio.sleep(turn.pause)
     for frame in frames:
         yield frame
-        await asyncio.sleep(0)
+        await asyncio.sleep(turn.pace)
 
 
 def _sse(value: object) -> bytes:

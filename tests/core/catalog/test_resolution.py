@@ -10,7 +10,8 @@ from tests.core.catalog.conftest import PACKAGE, MakeCatalog, agent, body, crede
 
 from holdfast.core.catalog import catalog as catalog_module
 from holdfast.core.catalog.boot import PluginBoot
-from holdfast.core.catalog.catalog import DEMO_MODELS, Catalog
+from holdfast.core.catalog.catalog import Catalog
+from holdfast.core.catalog.demo import DEMO_ENTRY
 from holdfast.core.catalog.errors import ModelNotSelected, ModelUnavailable, UnsupportedApi
 from holdfast.core.catalog.routes import FIRST_BYTE_SECONDS
 from holdfast.core.config.config import Config
@@ -281,7 +282,7 @@ def test_the_cache_key_of_a_session(make_catalog: MakeCatalog) -> None:
         assert options["openai"]["promptCacheKey"] == key
 
 
-@pytest.mark.parametrize("id", DEMO_MODELS)
+@pytest.mark.parametrize("id", DEMO_ENTRY.ids())
 def test_the_offline_models_need_nothing(id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """CAT-142: no data is read for them."""
     catalog = Catalog(Config(), {})

@@ -16,7 +16,8 @@ import msgspec
 
 from holdfast.core.catalog import packages
 from holdfast.core.catalog.configured import configure, configure_integrations
-from holdfast.core.catalog.draft import CatalogDraft, ProviderEntry, inherited_api, new_model, new_provider
+from holdfast.core.catalog.demo import DEMO, DEMO_ENTRY
+from holdfast.core.catalog.draft import CatalogDraft, ProviderEntry, inherited_api, new_model
 from holdfast.core.catalog.errors import ModelNotSelected, ModelUnavailable, UnsupportedApi, VariantUnavailable
 from holdfast.core.catalog.listing import public_model, public_models, with_inherited
 from holdfast.core.catalog.models_dev import ModelsDev
@@ -33,9 +34,8 @@ from holdfast.core.diagnostic import Diagnostic
 from holdfast.core.policy.policy import Policy
 from holdfast.core.scope import Scope
 from holdfast.core.state import Batches, Phase, State
-from holdfast.llm import offline
 from holdfast.llm.route.auth import origin_of
-from holdfast.schema.catalog import EnvMethod, KeyMethod, NativeApi
+from holdfast.schema.catalog import EnvMethod, KeyMethod
 from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import CatalogUpdated
@@ -57,18 +57,12 @@ else:
 
 __all__ = ["Catalog", "ResolvedModel"]
 
-DEMO = "demo"
-DEMO_MODELS = ("echo", "scripted")
 BOOT_SECONDS = 10.0
 NAMED_MODELS = 5
 KEPT_DIAGNOSTICS = 200
 REDIRECTED = (
     "a project's file sends it to {origin}, which neither the catalog nor your own files name for it; use another "
     "provider id there, or name the address in your own configuration"
-)
-
-DEMO_ENTRY = ProviderEntry(
-    msgspec.structs.replace(new_provider(DEMO), api=NativeApi(url=offline.BASE_URL, settings={"timeout": False}))
 )
 
 FRESH_SECONDS = 1.0
@@ -148,7 +142,7 @@ class Catalog:
         return self._listed[1]
 
     def model(self, provider_id: str, id: str) -> ModelInfo | None:
-        entry = self._draft.find(provider_id)
+        entry = DEMO_ENTRY if provider_id == DEMO else self._draft.find(provider_id)
         found = entry.model(id) if entry else None
         return public_model(entry, found, self._secrets) if entry and found else None
 
@@ -235,9 +229,10 @@ class Catalog:
             raise ModelUnavailable(ref.provider_id, ref.id, REDIRECTED.format(origin=there))
 
     def _demo(self, ref: ModelRef) -> tuple[ProviderEntry, ModelInfo]:
-        if ref.id not in DEMO_MODELS:
-            raise ModelUnavailable(ref.provider_id, ref.id, f"the offline models are {', '.join(DEMO_MODELS)}")
-        return DEMO_ENTRY, new_model(DEMO, ref.id)
+        found = DEMO_ENTRY.model(ref.id)
+        if found is None:
+            raise ModelUnavailable(ref.provider_id, ref.id, f"the offline models are {', '.join(DEMO_ENTRY.ids())}")
+        return DEMO_ENTRY, found
 
     def _find(self, ref: ModelRef) -> tuple[ProviderEntry, ModelInfo]:
         entry = self._draft.find(ref.provider_id)

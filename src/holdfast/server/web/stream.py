@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.event.errors import SubscriberOverflow
-from holdfast.schema.version import __version__
 from holdfast.server.web.followed import Followed
 from holdfast.server.web.frames import Bye, Hello, framed
 from holdfast.server.web.sources import Sources
@@ -40,10 +39,10 @@ UNANNOUNCED_SECONDS = 3.0
 
 
 async def frames(
-    runtime: Runtime, session_id: str | None, after: int | None, ended: asyncio.Event, *, version: str = __version__
+    runtime: Runtime, session_id: str | None, after: int | None, ended: asyncio.Event, *, version: str = ""
 ) -> Frames:
-    """`ended` is set when the person signs out. `version` is that of the page's files, so that an open page notices an
-    update."""
+    """`ended` is set when the person signs out. `version` is that of the page's files, with which a page compares its
+    own."""
     watch = Watch(session_id)
     async with AsyncExitStack() as stack:
         subscription = await stack.enter_async_context(
