@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from holdfast.core.page_access.approval_links import LinkUnusable
-from holdfast.schema.exceptions import PermissionNotFound, SessionNotFound
+from holdfast.schema.exceptions import NotFound, PermissionNotFound, SessionNotFound
 from holdfast.schema.overview import OpenRequest
 from holdfast.schema.record import Record
 from holdfast.schema.rendered import CallBody
@@ -107,7 +107,10 @@ class Approvals:
         if permission.source is None or not hasattr(rendered, "call_body"):
             return CallBody(html="")
         source = permission.source
-        body: CallBody = await rendered.call_body(
-            self._runtime, permission.session_id, source.message_id, source.call_id
-        )
+        try:
+            body: CallBody = await rendered.call_body(
+                self._runtime, permission.session_id, source.message_id, source.call_id
+            )
+        except NotFound:  # not every request with a source comes from a stored call
+            return CallBody(html="")
         return body

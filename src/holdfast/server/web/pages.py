@@ -84,10 +84,6 @@ class Pages:
             return await self._code(scope, head)
         return await self._to_anyone(path, scope, head, receive)
 
-    def stop(self) -> None:
-        """End all streams."""
-        self.ends.stop()
-
     async def close(self) -> None:
         await self.ends.close()
 
@@ -126,9 +122,9 @@ class Pages:
         if after is not None and not (after.isascii() and after.removeprefix("-").isdecimal() and len(after) < 16):
             raise InvalidRequest(f"Not a sequence: {after[:SHOWN]}", kind="Query", field="after")
         ended = self.ends.open(sign_in)
-        return Streamed(
-            stream.frames(self._runtime, session_id, int(after) if after is not None else None, ended), ended
-        )
+        reached = int(after) if after is not None else None
+        version = self._assets().version
+        return Streamed(stream.frames(self._runtime, session_id, reached, ended, version=version), ended)
 
 
 def _checked_method(method: str, path: str) -> str:
