@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -236,7 +236,9 @@ def test_a_view_follows_the_session_and_keeps_its_place(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_views_fit_a_narrow_screen(pages: Pages, machine: Machine, session: str, scheme: str) -> None:
+def test_all_views_fit_a_narrow_screen(
+    pages: Pages, machine: Machine, session: str, scheme: Literal["light", "dark"]
+) -> None:
     """WEB-465"""
     page = pages.open(machine, f"/#/s/{session}/context", width=320, height=640, scheme=scheme)
     for view in VIEWS:
