@@ -83,6 +83,7 @@ async def test_a_password_gives_a_cookie_and_a_key_and_both_are_needed(http: htt
     assert cookie.startswith("holdfast_")
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
     assert "Secure" not in cookie
+    assert answer.headers["cache-control"] == "no-store"
     http.cookies.clear()
     one, other = await sign_in(http), await sign_in(http)
     assert await status(http, one.headers) == 200

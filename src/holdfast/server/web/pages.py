@@ -14,7 +14,6 @@ from holdfast.schema.record import Record
 from holdfast.server.decoding import json_body
 from holdfast.server.extensions import is_local, report_authenticated
 from holdfast.server.types import HttpReply, Streamed
-from holdfast.server.web import stream
 from holdfast.server.web.approvals import ApprovalPayload, ApprovalReplyPayload, Approvals
 from holdfast.server.web.assets import NOT_KEPT, Assets
 from holdfast.server.web.sign_ins import SignInPayload, SignIns
@@ -116,6 +115,8 @@ class Pages:
         return _json(Code(path=f"/#/code/{made.code}", expires=made.expires))
 
     def _stream(self, head: Head, sign_in: str | None) -> Streamed:
+        from holdfast.server.web import stream  # brings everything that renders
+
         session_id, after = head.query.get("session"), head.query.get("after")
         if session_id is not None and not is_session_id(session_id):
             raise InvalidRequest(f"Not a session id: {session_id[:SHOWN]}", kind="Query", field="session")

@@ -22,6 +22,7 @@ from holdfast.schema.exceptions import InvalidRequest, Unauthorized
 from holdfast.schema.record import Record
 from holdfast.server.auth import KEY, WRONG_CREDENTIALS
 from holdfast.server.types import HttpReply
+from holdfast.server.web.assets import NOT_KEPT
 from holdfast.server.web.throttle import Throttle
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class SignIns:
         made = await self._stored.sign_ins.make(await self._made_with(), headers.get("user-agent", ""))
         secure = scope.get("scheme") == "https" or headers.get("origin", "").startswith("https://")
         cookie = await self._set_cookie(made.cookie, secure=secure)
-        return HttpReply(200, encode(SignedIn(id=made.id, key=made.key)), headers=[cookie])
+        return HttpReply(200, encode(SignedIn(id=made.id, key=made.key)), headers=[cookie, *NOT_KEPT])
 
     async def sign_out(self, sign_in: str | None, ends: StreamEnds) -> HttpReply:
         if sign_in is not None:
