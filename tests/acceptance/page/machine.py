@@ -1,5 +1,5 @@
-"""One user's machine: a data directory, a project, and real `holdfast serve` processes on a fixed port, with the scripted
-provider configured."""
+"""One user's machine: a data directory, a project, and real `holdfast serve` processes on a fixed port, which use the
+scripted provider."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Machine:
         document: Json = {
             "model": "mock/m",
             "provider": {"mock": provider},
-            "permission": {"edit": "ask", "bash": {"*": "allow", "git tag *": "ask"}},
+            "permission": {"edit": "ask", "bash": {"*": "allow", "git tag *": "ask", "mkdir *": "ask"}},
         }
         config = home / "config" / "opencode" / "opencode.json"
         config.parent.mkdir(parents=True)
