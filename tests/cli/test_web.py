@@ -104,6 +104,7 @@ def test_without_a_server_one_is_started_and_stays(alone: ColdMachine) -> None:
     assert len(running_servers(alone.environment)) == 1
 
 
+@pytest.mark.store("sqlite", reason="a damaged file")
 def test_a_server_that_cannot_start_is_told_with_its_words(alone: ColdMachine) -> None:
     """WEB-041."""
     alone.data.mkdir(parents=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -236,9 +237,23 @@ async def test_errors_below_a_mount_come_from_holdfast(framework: Framework, hf:
         served(framework("/agent", asgi(hf, password="pw"))) as server,
         httpx2.AsyncClient(base_url=f"http://{server.address}", auth=("opencode", "pw")) as http,
     ):
-        answers = [await http.get(path) for path in ("/agent/nowhere", "/agent/api/health", "/agent/")]
+        answers = [await http.get(path) for path in ("/agent/nowhere", "/agent/api/health")]
         refused = await http.get("/agent/api/health", auth=None)
 
-        assert [answer.status_code for answer in answers] == [404, 200, 404]
+        assert [answer.status_code for answer in answers] == [404, 200]
         assert json.loads(answers[0].text)["_tag"] == "NotFoundError"
         assert (refused.status_code, refused.json()["_tag"]) == (401, "UnauthorizedError")
+
+
+async def test_the_page_works_below_a_mount(framework: Framework, hf: Holdfast) -> None:
+    """WEB-002, WEB-004, WEB-011: its files are found from there, and a browser signs in."""
+    async with (
+        served(framework("/agent", asgi(hf, password="pw"))) as server,
+        httpx2.AsyncClient(base_url=f"http://{server.address}/agent/") as http,
+    ):
+        paths = re.findall(r'(?:src|href)="([^"#]+)"', (await http.get("")).text)
+        assert paths
+        assert {(await http.get(path)).status_code for path in paths} == {200}
+        signed_in = await http.post("web/sign-in", json={"password": "pw"})
+        key = signed_in.json()["key"]
+        assert (await http.get("api/health", headers={"x-holdfast-key": key})).status_code == 200

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
+import msgspec
 import pytest
+from tests.cli.conftest import Machine, Provider, Server
 from tests.outside.scripted_provider import PATIENCE, Call, Request, Turn, calling
+from tests.outside.test_left_behind import client_of, end, in_turn, new_session, until_answered
 from tests.outside.world import World, answers, ask, events, tools_of
 
 from holdfast import ApiError, Holdfast, PromptInput, Session
@@ -21,6 +26,7 @@ from holdfast.schema.timeline import Timeline
 
 pytestmark = pytest.mark.anyio
 
+Serve = Callable[..., Server]
 ASK = [{"action": "edit", "resource": "*", "effect": "ask"}]
 COST = {"input": 3.0, "output": 15.0, "cache_read": 0.3, "cache_write": 3.75}
 LIMIT = {"context": 100_000, "output": 4_000}
@@ -56,6 +62,11 @@ async def log_of(hf: Holdfast, session: Session, **query: Any) -> list[LogEntry]
         more = page.has_more
     first = await hf.sessions.log(session.id, before=1, **query)
     return [*first.items, *found]
+
+
+def data_of(entry: LogEntry) -> bytes:
+    assert isinstance(entry.data, msgspec.Raw)
+    return bytes(entry.data)
 
 
 async def head(hf: Holdfast, session: Session) -> int:
@@ -287,7 +298,7 @@ def check_time(timeline: Timeline, session: Session) -> None:
 
 
 async def test_the_timeline_says_where_the_time_went(world: World) -> None:
-    """WEB-206, WEB-207, WEB-208: each request and call once, the wait for a person apart from the call, input that
+    """WEB-206, WEB-207, WEB-209: each request and call once, the wait for a person apart from the call, input that
     waited, and moments; pages cover all of it."""
     configured(world, permissions=ASK)
     async with world.host() as hf:
@@ -367,6 +378,32 @@ async def test_a_shutdown_and_the_process_after_it_are_told_apart(world: World) 
     assert {moment.kind for moment in timeline.moments} >= {"suspended", "recovered"}
 
 
+async def test_the_end_of_a_process_is_a_gap(holdfast: Machine, serve: Serve, provider: Provider) -> None:
+    """WEB-203, WEB-208: after `kill -9` the request led to no answer, and nobody worked until the next process asked
+    again."""
+    holdfast.use_provider(provider.url, settings={"recovery": "continue", "retry": {"total_seconds": 0}})
+    in_turn(provider, provider.hang)
+    server = serve()
+    async with client_of(server, holdfast) as client:
+        session_id = await new_session(client, holdfast)
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="what is it?"))
+        assert await asyncio.to_thread(provider.asked.acquire, timeout=PATIENCE)
+    end(server, signal.SIGKILL)
+    in_turn(provider, Provider.answer)
+    async with client_of(serve(), holdfast) as client:
+        await until_answered(client, session_id)
+        timeline = await client.sessions.timeline(session_id)
+        entries = (await client.sessions.ledger(session_id)).items
+        first, second = (entry for entry in entries if entry.purpose == "turn")
+        check_time(timeline, await client.sessions.get(session_id))
+    assert [(entry.turn, entry.status) for entry in (first, second)] == [(1, "abandoned"), (1, "ended")]
+    (gap,) = [span for span in timeline.spans if span.lane == "owner"]
+    assert gap.end is not None
+    assert first.time <= gap.start < gap.end <= second.time
+    assert next(span.end for span in timeline.spans if span.lane == "provider") == gap.start
+    assert [moment.kind for moment in timeline.moments][:3] == ["prompt", "crash", "recovered"]
+
+
 async def test_the_log_has_every_event_once(world: World) -> None:
     """WEB-210: private ones too; pages are filtered by type and by text."""
     configured(world, permissions=ASK)
@@ -376,7 +413,7 @@ async def test_the_log_has_every_event_once(world: World) -> None:
         assert [entry.seq for entry in entries] == list(range(len(entries)))
         public = [entry for entry in entries if entry.public]
         assert [entry.id for entry in public] == [event.id for event in await events(hf, session)]
-        assert all(entry.size == len(bytes(entry.data)) for entry in entries if not isinstance(entry.data, type))
+        assert all(entry.size == len(data_of(entry)) for entry in entries)
         times = [entry.time for entry in entries]
         assert min(times) >= session.time.created
         newest = await hf.sessions.log(session.id, limit=3)
@@ -388,7 +425,7 @@ async def test_the_log_has_every_event_once(world: World) -> None:
         assert tools == [entry for entry in entries if entry in tools]
         found = await log_of(hf, session, search="HELLO.txt")
         assert found
-        assert all(b"hello.txt" in bytes(entry.data).lower() for entry in found)  # type: ignore[arg-type]
+        assert all(b"hello.txt" in data_of(entry).lower() for entry in found)
         one = await hf.sessions.log_entry(session.id, seq=entries[5].seq)
         assert one == entries[5]
 
@@ -402,11 +439,11 @@ async def test_a_large_event_comes_whole_when_it_is_asked_for(world: World) -> N
         await ask(hf, session, long)
         entries = await log_of(hf, session, types="session.next.prompted")
         (entry,) = entries
-        assert isinstance(entry.data, type(LogEntry(seq=0, id="", type="", time=0, public=False, size=0).data))
+        assert entry.data is msgspec.UNSET
         assert entry.size > len(long)
         assert entry.time > 0
         whole = await hf.sessions.log_entry(session.id, seq=entry.seq)
-        data = bytes(whole.data)  # type: ignore[arg-type]
+        data = data_of(whole)
         assert len(data) == entry.size
         assert json.loads(data)["prompt"]["text"] == long
 
@@ -437,7 +474,7 @@ async def test_what_is_searched_for_is_text_and_nothing_else(world: World) -> No
             {"types": "a," * 101},
         ):
             with pytest.raises(ApiError) as refused:
-                await hf.sessions.log(session.id, **query)  # type: ignore[arg-type]
+                await hf.sessions.log(session.id, **query)
             assert refused.value.status == 400, query
         for call in (hf.sessions.past, hf.sessions.log_entry):
             for seq in (10**6, 2**53 - 1):

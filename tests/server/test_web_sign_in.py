@@ -15,6 +15,7 @@ from tests.core.conftest import tables
 from tests.plain_http import NO_TLS
 from tests.server.conftest import PATIENCE, eventually, listening
 
+from holdfast.core.database.errors import StorageUnavailable
 from holdfast.core.page_access import sign_ins
 from holdfast.core.page_access.codes import LIFETIME as CODE_LIFETIME
 from holdfast.core.page_access.sign_ins import LIFETIME, MOST, SEEN_EVERY
@@ -82,6 +83,7 @@ async def test_a_password_gives_a_cookie_and_a_key_and_both_are_needed(http: htt
     assert cookie.startswith("holdfast_")
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
     assert "Secure" not in cookie
+    assert answer.headers["cache-control"] == "no-store"
     http.cookies.clear()
     one, other = await sign_in(http), await sign_in(http)
     assert await status(http, one.headers) == 200
@@ -134,6 +136,21 @@ async def test_the_document_tells_whether_there_is_a_sign_in(http: httpx2.AsyncC
     found = await sign_in(http)
     assert 'data-signed-in="true"' in (await http.get("/", headers={"cookie": found.cookie})).text
     assert 'data-signed-in="false"' in (await http.get("/", headers={"cookie": found.cookie + "x"})).text
+
+
+async def test_the_document_is_there_while_the_database_is_not(
+    http: httpx2.AsyncClient, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """WEB-001: the page can show what is wrong."""
+    found = await sign_in(http)
+
+    async def unavailable(*_: object, **__: object) -> None:
+        raise StorageUnavailable("the database", "gone")
+
+    monkeypatch.setattr(runtime.database, "fetch", unavailable)
+    assert 'data-signed-in="true"' in (await http.get("/", headers={"cookie": found.cookie})).text
+    assert (await http.get("/")).status_code == 200
+    assert await status(http, found.headers) == 503
 
 
 async def test_a_page_call_gets_no_dialog_of_the_browser(http: httpx2.AsyncClient) -> None:
@@ -300,16 +317,16 @@ async def test_a_sign_in_that_another_server_removed_ends_its_streams(
                 assert '"signed-out"' in "".join([line async for line in lines])
 
 
-async def test_a_stopping_server_says_so(http: httpx2.AsyncClient, app: App) -> None:
-    """WEB-018: with another reason, so that the page reconnects."""
+async def test_a_stopping_server_ends_streams_without_a_sign_out(http: httpx2.AsyncClient, app: App) -> None:
+    """WEB-018: the sign-in stays."""
     found = await sign_in(http)
     async with http.stream("GET", "/web/stream", headers=found.headers) as page:
         lines = page.aiter_lines()
         await anext(lines)
         app.stop()
         async with asyncio.timeout(PATIENCE):
-            assert '"reason":"stopping"' in "".join([line async for line in lines])
-    await app.close()
+            assert "signed-out" not in "".join([line async for line in lines])
+    assert await status(http, found.headers) == 200
 
 
 async def test_another_password_ends_all_sign_ins(http: httpx2.AsyncClient, runtime: Runtime) -> None:

@@ -93,8 +93,6 @@ class App:
         """End all streams, live ones with a final event, so that connections can close."""
         self._runtime.log.announce(GlobalDisposed())
         self._stopping.set()
-        if self._pages is not None and self._pages.made is not None:
-            self._pages.made.stop()
 
     async def close(self) -> None:
         """End everything that a connection may wait for: streams, running work, sockets on terminals."""
@@ -155,7 +153,7 @@ class App:
                 await answer.frames.aclose()
                 await send_content(send, HttpReply(200, b"", headers=STREAM_HEADERS), cross_origin)
             else:
-                await send_stream(answer.frames, receive, send, answer.ended or self._stopping, cross_origin)
+                await send_stream(answer.frames, receive, send, self._stopping, cross_origin, ended=answer.ended)
         finally:
             if answer.ended is not None:
                 answer.ended.close()

@@ -288,7 +288,7 @@ class PtyServer:
 
         async def finish() -> None:
             await ended.wait()
-            socket.finish(SIGNED_OUT if ended.reason == "signed-out" else GOING_AWAY)
+            socket.finish(SIGNED_OUT)
 
         waiting = asyncio.get_running_loop().create_task(finish())
         try:

@@ -31,13 +31,16 @@ async def send_stream(
     send: Send,
     stopping: asyncio.Event,
     headers: list[tuple[bytes, bytes]],
+    *,
+    ended: asyncio.Event | None = None,
 ) -> None:
-    """Ends with the source, on disconnect, or when the server stops; an error of the source ends the connection. After
-    a stop the source has LAST_WORDS_SECONDS for its final events."""
+    """Ends with the source, on disconnect, when the server stops, or when the caller's sign-in has `ended`; an error of
+    the source ends the connection. After a stop or such an end the source has LAST_WORDS_SECONDS for its final
+    events."""
     await send({"type": "http.response.start", "status": 200, "headers": [*HEADERS, *headers]})
     await send({"type": "http.response.body", "body": b"", "more_body": True})
     gone = asyncio.ensure_future(disconnected(receive))
-    over = asyncio.ensure_future(_over(stopping))
+    over = asyncio.ensure_future(_over(stopping, ended))
     async with aclosing(frames):
         upcoming: asyncio.Future[bytes] = asyncio.ensure_future(anext(frames))
         try:
@@ -74,6 +77,15 @@ async def disconnected(receive: Receive) -> None:
         pass
 
 
-async def _over(stopping: asyncio.Event) -> None:
-    await stopping.wait()
+async def _over(stopping: asyncio.Event, ended: asyncio.Event | None) -> None:
+    """Return a moment after the first of both."""
+    if ended is None:
+        await stopping.wait()
+    else:
+        waits = [asyncio.ensure_future(event.wait()) for event in (stopping, ended)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
     await asyncio.sleep(LAST_WORDS_SECONDS)

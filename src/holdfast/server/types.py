@@ -112,7 +112,7 @@ class Streamed(Frozen):
 
     frames: Frames
     ended: StreamEnd | None = None
-    """When it ends before its source does, if not only because the server stops."""
+    """Set when the caller's sign-in has ended."""
 
 
 Handler = Callable[[ApiCall], Awaitable[Any]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -18,13 +19,24 @@ VIEWS = ("context", "cache", "timeline", "cost", "changes", "events")
 Open = Callable[..., Page]
 
 
+_numbers = itertools.count(1)
+
+
+class Inspected(str):
+    """The id of a Session in which the model wrote and read `file`."""
+
+    file: str
+
+
 @pytest.fixture
-def session(machine: Machine, provider: Provider) -> str:
+def session(machine: Machine, provider: Provider) -> Inspected:
     """Three turns: a file with hostile content is written and read, then the model answers."""
-    written = calling("bash", command=f"printf '%s\\n' {_quoted(HOSTILE)} > hostile.html", description="write a file")
-    provider.on("inspect me", written, calling("read", path="hostile.html"), Reply("It is written."))
-    session = machine.create("Inspected")
-    machine.prompt(session, "inspect me")
+    session = Inspected(machine.create())
+    session.file = f"hostile-{next(_numbers)}.html"
+    written = calling("bash", command=f"printf '%s\\n' {_quoted(HOSTILE)} > {session.file}", description="write a file")
+    prompt = f"write {session.file}"
+    provider.on(prompt, written, calling("read", path=session.file), Reply("It is written."))
+    machine.prompt(session, prompt)
     machine.wait(session)
     return session
 
@@ -162,17 +174,19 @@ def test_the_timeline_adds_up_and_explains_a_span(open_page: Open, machine: Mach
     expect(panel.page.locator(":focus")).to_have_attribute("role", "button")
 
 
-def test_changes_show_hostile_files_as_text(open_page: Open, session: str) -> None:
+def test_changes_show_hostile_files_as_text(open_page: Open, session: Inspected) -> None:
     """WEB-456, WEB-464"""
     panel = show(open_page, session, "changes")
     assert value(panel, "changes-files") == 1
-    row = panel.locator('[data-path="hostile.html"]')
+    row = panel.locator(f'[data-path="{session.file}"]')
     expect(row.locator("tr.add .cd")).to_have_text(HOSTILE)
     assert panel.locator("script, img").count() == 0
     assert panel.page.title() != "taken"
 
 
-def test_events_are_filtered_by_the_server_and_shown_whole(open_page: Open, machine: Machine, session: str) -> None:
+def test_events_are_filtered_by_the_server_and_shown_whole(
+    open_page: Open, machine: Machine, session: Inspected
+) -> None:
     """WEB-457"""
     panel = show(open_page, session, "events")
     newest = machine.get(f"/api/session/{session}/log", limit=1)[0]
@@ -183,8 +197,8 @@ def test_events_are_filtered_by_the_server_and_shown_whole(open_page: Open, mach
     panel.get_by_role("button", name="Asked").click()
     expect(panel.get_by_text("No event matches")).to_be_visible()
     panel.get_by_role("button", name="All").click()
-    panel.get_by_role("searchbox", name="Search events").fill("hostile.html")
-    found = machine.get(f"/api/session/{session}/log", search="hostile.html", limit=200)
+    panel.get_by_role("searchbox", name="Search events").fill(session.file)
+    found = machine.get(f"/api/session/{session}/log", search=session.file, limit=200)
     expect(panel.locator(".evrow")).to_have_count(len(found))
 
 

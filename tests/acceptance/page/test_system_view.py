@@ -20,7 +20,8 @@ def running(machine: Machine, provider: Provider) -> Iterator[str]:
     """A Session whose answer does not end by itself."""
     release = threading.Event()
     provider.on("take your time", Reply("Well", end=release))
-    session = machine.create("A long answer")
+    session = machine.create()
+    machine.api.post(f"/api/session/{session}/rename", json={"title": "A long answer"}).raise_for_status()
     machine.prompt(session, "take your time")
     yield session
     release.set()

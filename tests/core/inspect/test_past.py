@@ -46,7 +46,7 @@ async def story(runtime: Runtime, model: ScriptedTransport) -> Session:
     await say(runtime, session, "look", id="msg_look")
     await runtime.sessions.prompt(session.id, Prompt(text="ask"), id="msg_ask")
     async with runtime.locations.use(session.location) as services:
-        while not (opened := await services.questions.for_session(session.id)):
+        while not (opened := await services.questions.for_session(session.id)):  # noqa: ASYNC110 - only looking tells
             await asyncio.sleep(0.01)
         await runtime.sessions.prompt(session.id, Prompt(text="later"), delivery="queue")
         await runtime.sessions.prompt(session.id, Prompt(text="never"), delivery="queue", id="msg_never")

@@ -74,7 +74,7 @@ class Inspection:
         self._environment = environment
         self._clock = clock
         self._log = StoredLog(database, manifest)
-        self._past = Past(events, self._log)
+        self._past = Past(events, manifest, self._log)
         self._ledger_types = tuple(
             type for type, definition in manifest.stored.items() if definition.payload in ledger.KINDS
         )
@@ -147,7 +147,7 @@ class Inspection:
         if len(spans) > limit:
             more, spans = True, spans[-limit:]
             moments = [moment for moment in moments if moment.time >= spans[0].start]
-        start = min([session.time.created, *(span.start for span in spans)] if not more else [spans[0].start])
+        start = spans[0].start if more and spans else min([session.time.created, *(span.start for span in spans)])
         return Timeline(start=start, end=now, spans=tuple(spans), moments=tuple(moments), more=more)
 
     async def _facts_before(self, session_id: str, before: int, limit: int) -> tuple[list[StoredFact], bool]:

@@ -3,7 +3,8 @@
 Invariants
 - Nothing is written to the store, and what is read comes from the log alone, also for messages that are gone by now.
 - The temporary database is read with the statements and decoders of the live one.
-- Events are read and projected page by page on another thread; at most EVENTS of them, and few calls at once.
+- Events are read and projected page by page on another thread; at most EVENTS of them, and few calls at once. The
+  content of attached files is not read.
 - Messages that a fork shares are those of the logs of its sources. Its segments are stored first: so a message stays
   that its source gave up later."""
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast.core.event.log import EventLog
     from holdfast.core.inspect.stored_log import StoredLog
     from holdfast.schema.event import SerializedEvent
+    from holdfast.schema.manifest import Manifest
 
 EVENTS = 200_000
 """The most events that one call replays, with those of Sessions that a fork shares messages of."""
@@ -36,15 +38,18 @@ PAGE = 500
 AT_ONCE = 2
 """How many calls replay at the same time; others wait. Each holds a conversation in memory."""
 FORKED = "session.next.forked.1"
+ATTACHED = "session.next.attachment.stored.1"
+"""The content of files, which messages only name."""
 CAPTURED = "session.next.snapshot.captured.1"
 CAPTURES = 20
 """A tree is recorded shortly after its step, maybe after a fork was made. So many are looked at."""
 
 
 class Past:
-    def __init__(self, log: EventLog, stored: StoredLog) -> None:
+    def __init__(self, log: EventLog, manifest: Manifest, stored: StoredLog) -> None:
         self._log = log
         self._stored = stored
+        self._types = [type for type in manifest.stored if type != ATTACHED]
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def of(self, session_id: str, seq: int, limit: int) -> PastSession:
@@ -82,7 +87,7 @@ class Past:
     async def _pages(self, session_id: str, through: int) -> AsyncIterator[list[SerializedEvent]]:
         after = -1
         while after < through:
-            page = await self._log.serialized(session_id, after=after, limit=PAGE)
+            page = await self._log.serialized(session_id, after=after, limit=PAGE, types=self._types)
             if not page:
                 return
             after = page[-1].seq

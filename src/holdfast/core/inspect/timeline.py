@@ -67,6 +67,8 @@ class Folding:
         self._compactions: dict[str, Span] = {}
         self._shells: dict[str, Span] = {}
         self._gone: Span | None = None
+        self._left = False
+        """Whether a process ended, and nothing was sent since."""
         self._times = (0, 0)
         """When the work recorded something last, and when before that."""
         self._interrupted: int | None = None
@@ -139,6 +141,8 @@ class Folding:
         self._turn = self._turns.get(item.seq, self._turn)
         name = f"{fact.model.provider_id}/{fact.model.id}" if fact.model is not None else "model"
         self._provider = self._begun("provider", item, name, "The request was sent")
+        if self._left:
+            self._recovered(item)
         if fact.broke:
             self._moment("prefix", item, f"The request began with other bytes: {', '.join(fact.broke)}")
 
@@ -282,7 +286,11 @@ class Folding:
         if self._gone is not None and item.type != "activity.suspended":
             self._ended_span(self._gone, now, "a process went on")
             self._gone = None
-            self._moment("recovered", item, "A process went on with the work")
+            self._recovered(item)
+
+    def _recovered(self, item: StoredFact) -> None:
+        self._left = False
+        self._moment("recovered", item, "A process went on with the work")
 
     def _crashed(self, item: StoredFact) -> None:
         """The work recorded nothing between the two last times, and a process ended there. What was open ended there
@@ -297,6 +305,7 @@ class Folding:
                 self._ended_span(replace(span, start=last), now, "another one found what was left")
                 crash = Moment(kind="crash", time=last, seq=item.seq, what="A process ended after this, and left work")
                 self.moments.append(crash)
+                self._left = True
         self.spans = [
             replace(span, end=max(span.start, last)) if span.lane != "owner" and span.end == now else span
             for span in self.spans

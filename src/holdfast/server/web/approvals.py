@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from holdfast.core.page_access.approval_links import LinkUnusable
-from holdfast.schema.exceptions import PermissionNotFound, SessionNotFound
+from holdfast.schema.exceptions import MessageNotFound, NotFound, PermissionNotFound, SessionNotFound
 from holdfast.schema.overview import OpenRequest
 from holdfast.schema.record import Record
 from holdfast.schema.rendered import CallBody
-from holdfast.server.handlers import rendered
 from holdfast.server.web.throttle import Throttle
 
 if TYPE_CHECKING:
@@ -104,10 +103,11 @@ class Approvals:
 
     async def _body(self, permission: PermissionRequest) -> CallBody:
         """What the waiting tool call was given. A request without a call has nothing more to show."""
-        if permission.source is None or not hasattr(rendered, "call_body"):
+        from holdfast.server.handlers import rendered  # brings everything that renders
+
+        if (source := permission.source) is None:
             return CallBody(html="")
-        source = permission.source
-        body: CallBody = await rendered.call_body(
-            self._runtime, permission.session_id, source.message_id, source.call_id
-        )
-        return body
+        try:
+            return await rendered.call_body(self._runtime, permission.session_id, source.message_id, source.call_id)
+        except (NotFound, MessageNotFound):  # not every request with a source comes from a stored call
+            return CallBody(html="")

@@ -14,6 +14,7 @@ BlockKind = Literal["text", "reasoning", "input", "shell", "compaction"]
 
 class Hello(Record, tag_field="type", tag="hello"):
     version: str
+    """Of the page's files: another one than `data-version` means that the server was updated."""
     now: int
     """The server's clock, in milliseconds since the epoch."""
     head: int | None = None

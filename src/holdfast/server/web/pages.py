@@ -14,7 +14,6 @@ from holdfast.schema.record import Record
 from holdfast.server.decoding import json_body
 from holdfast.server.extensions import is_local, report_authenticated
 from holdfast.server.types import HttpReply, Streamed
-from holdfast.server.web import stream
 from holdfast.server.web.approvals import ApprovalPayload, ApprovalReplyPayload, Approvals
 from holdfast.server.web.assets import NOT_KEPT, Assets
 from holdfast.server.web.sign_ins import SignInPayload, SignIns
@@ -84,10 +83,6 @@ class Pages:
             return await self._code(scope, head)
         return await self._to_anyone(path, scope, head, receive)
 
-    def stop(self) -> None:
-        """End all streams."""
-        self.ends.stop()
-
     async def close(self) -> None:
         await self.ends.close()
 
@@ -120,15 +115,17 @@ class Pages:
         return _json(Code(path=f"/#/code/{made.code}", expires=made.expires))
 
     def _stream(self, head: Head, sign_in: str | None) -> Streamed:
+        from holdfast.server.web import stream  # brings everything that renders
+
         session_id, after = head.query.get("session"), head.query.get("after")
         if session_id is not None and not is_session_id(session_id):
             raise InvalidRequest(f"Not a session id: {session_id[:SHOWN]}", kind="Query", field="session")
         if after is not None and not (after.isascii() and after.removeprefix("-").isdecimal() and len(after) < 16):
             raise InvalidRequest(f"Not a sequence: {after[:SHOWN]}", kind="Query", field="after")
         ended = self.ends.open(sign_in)
-        return Streamed(
-            stream.frames(self._runtime, session_id, int(after) if after is not None else None, ended), ended
-        )
+        reached = int(after) if after is not None else None
+        version = self._assets().version
+        return Streamed(stream.frames(self._runtime, session_id, reached, ended, version=version), ended)
 
 
 def _checked_method(method: str, path: str) -> str:

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from holdfast.core.database.errors import StorageError
 from holdfast.schema.codec import encode
 from holdfast.schema.exceptions import InvalidRequest, Unauthorized
 from holdfast.schema.record import Record
 from holdfast.server.auth import KEY, WRONG_CREDENTIALS
 from holdfast.server.types import HttpReply
+from holdfast.server.web.assets import NOT_KEPT
 from holdfast.server.web.throttle import Throttle
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from holdfast.server.web.stream_ends import StreamEnds
 
 COOKIE = "holdfast_"
+COOKIE_SECONDS = 400 * 24 * 3600
 SAME_NAME = 5
 """Cookies of one name that are looked at: other servers on the host can add some."""
 GENERATED = "generated"
@@ -85,11 +88,15 @@ class SignIns:
         raise Unauthorized(WRONG_CREDENTIALS)
 
     async def seems_signed_in(self, headers: Mapping[str, str]) -> bool:
-        """Whether the caller has the cookie of a sign-in, which is all that a browser sends for a document."""
-        if self._access.credentials is None:
+        """Whether the caller has the cookie of a sign-in, which is all that a browser sends for a document. While the
+        database cannot be read, any cookie of ours counts: the page then shows what is wrong."""
+        if self._access.credentials is None or COOKIE not in headers.get("cookie", ""):
             return False
-        credential = await self._made_with()
-        return any([await self._stored.sign_ins.has_cookie(credential, each) for each in await self._cookies(headers)])
+        try:
+            credential, cookies = await self._made_with(), await self._cookies(headers)
+            return any([await self._stored.sign_ins.has_cookie(credential, cookie) for cookie in cookies])
+        except StorageError:
+            return True
 
     async def sign_in(self, scope: Scope, headers: Mapping[str, str], payload: SignInPayload) -> HttpReply:
         """Raises Unauthorized and TooManyAttempts."""
@@ -104,7 +111,7 @@ class SignIns:
         made = await self._stored.sign_ins.make(await self._made_with(), headers.get("user-agent", ""))
         secure = scope.get("scheme") == "https" or headers.get("origin", "").startswith("https://")
         cookie = await self._set_cookie(made.cookie, secure=secure)
-        return HttpReply(200, encode(SignedIn(id=made.id, key=made.key)), headers=[cookie])
+        return HttpReply(200, encode(SignedIn(id=made.id, key=made.key)), headers=[cookie, *NOT_KEPT])
 
     async def sign_out(self, sign_in: str | None, ends: StreamEnds) -> HttpReply:
         if sign_in is not None:
@@ -148,8 +155,9 @@ class SignIns:
         return self._credential
 
     async def _set_cookie(self, value: str, *, secure: bool) -> tuple[bytes, bytes]:
-        """Of the session of a browser, unless it has a value: then for longer than the sign-in lasts without use."""
-        age = 400 * 24 * 3600 if value else 0
+        """A browser keeps the cookie for as long as it may: the database knows when the sign-in ends. One without a
+        value is removed."""
+        age = COOKIE_SECONDS if value else 0
         name = COOKIE + await self._stored.instance()
         text = f"{name}={value}; Max-Age={age}; Path=/; HttpOnly; SameSite=Strict{'; Secure' if secure else ''}"
         return b"set-cookie", text.encode()

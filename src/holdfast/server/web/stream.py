@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.event.errors import SubscriberOverflow
-from holdfast.schema.version import __version__
 from holdfast.server.web.followed import Followed
 from holdfast.server.web.frames import Bye, Hello, framed
 from holdfast.server.web.sources import Sources
@@ -39,8 +38,11 @@ UNANNOUNCED_SECONDS = 3.0
 """Between two reads after commits of which nothing was announced."""
 
 
-async def frames(runtime: Runtime, session_id: str | None, after: int | None, ended: asyncio.Event) -> Frames:
-    """`ended` is set when the person signs out."""
+async def frames(
+    runtime: Runtime, session_id: str | None, after: int | None, ended: asyncio.Event, *, version: str = ""
+) -> Frames:
+    """`ended` is set when the person signs out. `version` is that of the page's files, with which a page compares its
+    own."""
     watch = Watch(session_id)
     async with AsyncExitStack() as stack:
         subscription = await stack.enter_async_context(
@@ -50,7 +52,7 @@ async def frames(runtime: Runtime, session_id: str | None, after: int | None, en
         dirty = stack.enter_context(runtime.log.signals.follow(session_id)) if session_id is not None else None
         followed = Followed(runtime, session_id) if session_id is not None else None
         head = await followed.head() if followed is not None else None
-        yield framed(Hello(version=__version__, now=runtime.now(), head=head))
+        yield framed(Hello(version=version, now=runtime.now(), head=head))
         batch: list[Announcement] = []
         if followed is not None:
             async for chunk in followed.catch_up(after):

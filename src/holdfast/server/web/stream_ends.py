@@ -1,4 +1,4 @@
-"""Ends the streams and sockets of a sign-in that is over, and all of them when the server stops.
+"""Ends the streams and sockets of a sign-in that is over.
 
 Invariants
 - A sign-in that is removed by this process ends its streams at once. Whether another node removed it is looked up every
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from holdfast.core.database.errors import StorageError
 
@@ -25,17 +25,12 @@ log = logging.getLogger(__name__)
 
 
 class StreamEnd(asyncio.Event):
-    """Set when one stream has to end; `reason` tells why."""
+    """Set when one stream has to end because its sign-in has ended. That of another caller is never set."""
 
     def __init__(self, sign_in: str | None, forget: Callable[[StreamEnd], None]) -> None:
         super().__init__()
         self.sign_in = sign_in
-        self.reason: Literal["stopping", "signed-out"] = "stopping"
         self._forget = forget
-
-    def sign_out(self) -> None:
-        self.reason = "signed-out"
-        self.set()
 
     def close(self) -> None:
         """Called when the stream has ended."""
@@ -48,17 +43,14 @@ class StreamEnds:
         self._valid = valid
         self._open: set[StreamEnd] = set()
         self._checking: asyncio.Task[None] | None = None
-        self._stopped = False
         self._over: deque[str] = deque(maxlen=REMEMBERED)
 
     def open(self, sign_in: str | None) -> StreamEnd:
         """For a new stream, of a sign-in or of another caller. The stream closes it when it has ended."""
         end = StreamEnd(sign_in, self._forget)
         self._open.add(end)
-        if self._stopped:
+        if sign_in in self._over:
             end.set()
-        elif sign_in in self._over:
-            end.sign_out()
         elif sign_in is not None and self._checking is None:
             self._checking = asyncio.get_running_loop().create_task(self._check(), name="holdfast-sign-ins")
         return end
@@ -67,15 +59,9 @@ class StreamEnds:
         self._over.append(sign_in)
         for end in self._open:
             if end.sign_in == sign_in:
-                end.sign_out()
-
-    def stop(self) -> None:
-        self._stopped = True
-        for end in self._open:
-            end.set()
+                end.set()
 
     async def close(self) -> None:
-        self.stop()
         if self._checking is not None:
             self._checking.cancel()
             await asyncio.wait({self._checking})

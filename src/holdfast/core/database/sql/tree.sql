@@ -93,7 +93,7 @@ where task.child_id in (select value from json_each(:ids)) and not exists (
 select turn.session_id, turn.time_dispatched as dispatched, turn.message_id, turn.model, (
   select data from event
   where aggregate_id = turn.session_id and seq > turn.seq and type = 'session.next.retried.1' order by seq desc limit 1) as retried
-from session_turn turn where turn.session_id in (select value from json_each(:ids))
+from session_turn turn where turn.session_id in (select value from json_each(:ids)) and turn.used is null
 
 -- name: tree.calls
 -- Calls without a settlement, and the children that they wait for.

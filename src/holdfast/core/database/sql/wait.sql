@@ -1,11 +1,11 @@
 -- What a Session waits for.
 
 -- name: wait.turn
--- With the newest report of a failed attempt at this turn.
+-- While the model answers, with the newest report of a failed attempt at this turn. `used` is known when it has answered.
 select turn.time_dispatched as dispatched, turn.message_id, turn.model, (
   select data from event
   where aggregate_id = turn.session_id and seq > turn.seq and type = 'session.next.retried.1' order by seq desc limit 1) as retried
-from session_turn turn where turn.session_id = :session_id
+from session_turn turn where turn.session_id = :session_id and turn.used is null
 
 -- name: wait.tools
 -- Whatever runs is of the newest answer.

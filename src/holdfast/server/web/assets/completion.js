@@ -17,6 +17,17 @@ export function offers(noun, directory) {
 	return list;
 }
 
+/** Needs no provider and no key. */
+const OFFLINE = {
+	id: 'echo', providerID: 'demo', name: 'demo/echo, the offline model', enabled: true, limit: { context: 0 }, cost: [], variants: [],
+};
+/** The models that can be used in a directory; the offline one comes last. */
+export async function usableModels(directory) {
+	const models = (await offers('model', directory)).filter((model) => model.enabled);
+	return models.some((model) => model.providerID === OFFLINE.providerID) ? models : [...models, OFFLINE];
+}
+export const isOffline = (model) => model?.providerID === OFFLINE.providerID;
+
 const orNone = (promise) => promise.catch(() => []);
 
 /** Commands, and skills that may be called like them. */

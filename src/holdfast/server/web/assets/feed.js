@@ -68,7 +68,7 @@ export class Feed {
 			? (this.past.size < PAST_ENTRIES ? 'The session begins here' : 'Older messages are not shown in the past')
 			: (state.cursor ? 'Loading older messages…' : 'The session begins here');
 		if (this.top?.rev !== text) {
-			this.top = { kind: 'edge', id: 'edge', rev: text, entry: { seq: 0 }, depth: 0, draw: () => h('p.dim.edge', text) };
+			this.top = { kind: 'edge', id: 'edge', rev: text, entry: { seq: 0 }, depth: 0, loose: true, draw: () => h('p.dim.edge', text) };
 		}
 		return this.top;
 	}
@@ -93,7 +93,16 @@ export class Feed {
 		const fromEnd = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
 		if (list.pinned) this.dock?.classList.remove('slim');
 		else if (fromEnd > FAR) this.dock?.classList.add('slim');
-		if (!this.past && scroller.scrollTop < NEAR_TOP && state.cursor) loadOlder().catch(() => {});
+		if (!this.past && scroller.scrollTop < NEAR_TOP && state.cursor) this.readOlder();
+	}
+
+	/** One page; the next one if the reader is still near the top. */
+	async readOlder() {
+		if (this.reading) return;
+		this.reading = true;
+		const more = await loadOlder().catch(() => false);
+		this.reading = false;
+		if (more) this.list.schedule();
 	}
 
 	changed(topic, data) {

@@ -1,8 +1,8 @@
 // The page that starts a Session: where, by whom, with which model, and the first prompt.
-import { h, put, empty, toast } from './dom.js';
+import { h, put, toast } from './dom.js';
 import { state, get, post, newID, saveDraft, ApiError } from './data.js';
-import { composer } from './composer.js';
-import { offers } from './completion.js';
+import { composer, noProvider } from './composer.js';
+import { usableModels, isOffline } from './completion.js';
 import { baseName } from './home.js';
 import { send } from './dock.js';
 
@@ -34,8 +34,12 @@ export function newSessionPage(query) {
 		submit: (draft) => create(directory.value.trim(), chosen, draft, writer),
 	});
 	const checkModels = async () => {
-		const models = await offers('model', directory.value.trim()).catch(() => null);
-		put(note, models && !models.some((model) => model.enabled) ? noProvider() : null);
+		const models = await usableModels(directory.value.trim()).catch(() => []);
+		const none = models.length > 0 && models.every(isOffline);
+		if (none) chosen.model = { id: models[0].id, providerID: models[0].providerID };
+		else if (isOffline(chosen.model)) chosen.model = undefined;
+		put(note, none ? noProvider() : null);
+		writer.update();
 	};
 	const use = (path) => {
 		directory.value = path;
@@ -55,10 +59,6 @@ export function newSessionPage(query) {
 }
 
 const serverDirectory = () => get('/api/location').then((found) => (found.data ?? found).directory ?? '', () => '');
-
-const noProvider = () => empty('key', 'No model can be used',
-	h('p', 'Set a provider’s key, such as ', h('code', 'ANTHROPIC_API_KEY'), ', before ', h('code', 'holdfast serve'), ', or name a local endpoint in ',
-		h('code', 'opencode.json'), '. The offline model ', h('code', 'demo/echo'), ' needs no key.'));
 
 let id = null; // kept until a Session was created, so that a second try creates it once
 async function create(directory, { agent, model }, draft, writer) {

@@ -85,7 +85,7 @@ order by task.child_id, task.session_id
 select turn.session_id, turn.time_dispatched as dispatched, turn.message_id, turn.model, (
   select data from event
   where aggregate_id = turn.session_id and seq > turn.seq and type = 'session.next.retried.1' order by seq desc limit 1) as retried
-from session_turn turn where turn.session_id = any (array(select json_array_elements_text(:ids::json)))
+from session_turn turn where turn.session_id = any (array(select json_array_elements_text(:ids::json))) and turn.used is null
 order by turn.session_id
 
 -- name: tree.calls
