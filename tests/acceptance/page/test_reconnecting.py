@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from playwright.sync_api import expect
-from tests.acceptance.page.actions import connection, conversation, is_idle, send, shown_text
+from tests.acceptance.page.actions import connection, conversation, is_idle, message_box, send, shown_text
 from tests.acceptance.page.conftest import Pages
 from tests.acceptance.page.machine import Machine
 from tests.acceptance.page.provider import Held, Provider, Reply
@@ -58,6 +58,7 @@ def test_a_prompt_that_was_sent_while_the_server_was_gone(pages: Pages, own_mach
     machine = own_machine
     session = machine.create()
     page = pages.open(machine, f"/#/s/{session}")
+    expect(message_box(page)).to_be_visible()
     expect(connection(page)).to_have_text("Live")
     machine.kill()
     expect(connection(page)).not_to_have_text("Live")
