@@ -59,6 +59,10 @@ class Machine:
         self._process: subprocess.Popen[str] | None = None
         self.api = httpx2.Client(base_url=self.url, auth=("opencode", PASSWORD), timeout=PATIENCE, trust_env=False)
 
+    def run(self, *arguments: str) -> None:
+        """A command of `holdfast`, to its end."""
+        subprocess.run([HOLDFAST, *arguments], cwd=self.project, env=self.environment, check=True, capture_output=True)
+
     def start(self) -> None:
         self._process = subprocess.Popen(
             [HOLDFAST, "serve", "--port", str(self.port)],
@@ -92,6 +96,11 @@ class Machine:
         if title:
             self._data(self.api.post(f"/api/session/{session}/rename", json={"title": title}))
         return session
+
+    def find(self, title: str) -> str:
+        """The id of the Session with this title."""
+        found = self.get("/api/session", limit=100)
+        return next(str(session["id"]) for session in found if session["title"] == title)
 
     def prompt(self, session: str, text: str, **options: Any) -> str:
         body = {"prompt": {"text": text}, **options}
