@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import httpx2
 import pytest
+from tests.cli.conftest import Machine, Provider, Server
+from tests.outside.test_streams import WORDS, Pieces
 from tests.outside.wire import Wire, serving
 from tests.server.render.allowed import check
 
@@ -139,3 +142,42 @@ def test_a_server_that_stops_says_so(tmp_path_factory: pytest.TempPathFactory) -
         until(frames, of("overview"))
         wire.machine._started[-1].terminate()
         assert until(frames, of("bye"))[-1]["reason"] == "stopping"
+
+
+def test_a_page_joins_an_answer_in_the_middle(
+    holdfast: Machine, serve: Callable[..., Server], provider: Provider
+) -> None:
+    """WEB-125: at the server that receives it from its beginning; at another one from where it connected, and whole at
+    the end."""
+    holdfast.use_provider(provider.url)
+    pieces = Pieces()
+    provider.behave = pieces
+    first, second = serve("--no-auth"), serve("--no-auth")
+    with (
+        httpx2.Client(base_url=first.url, timeout=45, trust_env=False) as here,
+        httpx2.Client(base_url=second.url, timeout=45, trust_env=False) as there,
+    ):
+        one, two = Wire(holdfast, here), Wire(holdfast, there)
+        session = f"/api/session/{one.post('/api/session').json()['data']['id']}"
+        one.post(f"{session}/prompt", {"prompt": {"text": "go"}})
+        pieces.next()
+        pieces.next()
+        with stream(one, session, -1) as frames:
+            shown = ""
+            while shown != "".join(WORDS[:2]):
+                shown = text_after(shown, next(frames))
+        with stream(two, session, -1) as frames:
+            until(frames, of("caught"))
+            until(frames, of("overview"))
+            pieces.next()
+            late = until(frames, of("block"))[-1]
+            assert late["text"].startswith("…")
+            pieces.next()
+            answer = list(entries_of(until(frames, answered)).values())[-1]
+            assert check(answer["parts"][0]["html"]).strip() == "".join(WORDS)
+
+
+def text_after(shown: str, frame: Frame) -> str:
+    if frame["type"] != "block":
+        return shown
+    return str(frame["text"]) if "text" in frame else shown + str(frame.get("add", ""))

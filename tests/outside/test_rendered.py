@@ -60,7 +60,7 @@ async def body(hf: Holdfast, session: Session, index: int = -1) -> tuple[Rendere
 
 
 async def test_hostile_text_is_shown_and_does_nothing(world: World) -> None:
-    """WEB-100, WEB-101, WEB-104: of the model and of the person."""
+    """WEB-100, WEB-101, WEB-103, WEB-104: of the model and of the person."""
     world.model.plays(Turn(text=HOSTILE, reasoning=HOSTILE))
     async with world.host() as hf:
         session = await hf.sessions.create()
@@ -161,7 +161,7 @@ async def test_calls_in_one_line(world: World) -> None:
 
 
 async def test_bodies_of_calls(world: World) -> None:
-    """WEB-113: diffs, terminal output, highlighted code, or JSON and text."""
+    """WEB-102, WEB-105, WEB-113: diffs, terminal output, highlighted code, or JSON and text."""
     world.write("code.py", "def f():\n    return '<b>'\n")
     world.model.plays(
         Turn(
