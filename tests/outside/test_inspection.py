@@ -348,15 +348,19 @@ async def test_the_timeline_says_where_the_time_went(world: World) -> None:
         assert kinds.count("prompt") == 6
         assert kinds.count("revert") == 1
         assert kinds.count("prefix") == sum(bool(entry.causes) for entry in entries)
-        page = await hf.sessions.timeline(session.id, limit=4)
-        pages = [*page.spans]
-        while page.more:
-            page = await hf.sessions.timeline(session.id, limit=4, before=min(span.seq for span in page.spans))
-            check_time(page, session)
-            pages += page.spans
-        assert {(span.lane, span.seq, span.start, span.end) for span in pages} == {
-            (span.lane, span.seq, span.start, span.end) for span in timeline.spans
-        }
+        for limit in (1, 4):
+            page = await hf.sessions.timeline(session.id, limit=limit)
+            pages, moments = [*page.spans], [*page.moments]
+            while page.more:
+                before = min(span.seq for span in page.spans)
+                page = await hf.sessions.timeline(session.id, limit=limit, before=before)
+                check_time(page, session)
+                pages += page.spans
+                moments += page.moments
+            assert sorted((span.seq, span.lane, span.start, span.end) for span in pages) == sorted(
+                (span.seq, span.lane, span.start, span.end) for span in timeline.spans
+            )
+            assert sorted(moment.seq for moment in moments) == [moment.seq for moment in timeline.moments]
         assert not timeline.more
 
 
