@@ -278,7 +278,7 @@ const FRAMES = {
 		live.clear();
 		if (state.session && !state.head) {
 			state.head = frame.head ?? 0;
-			loadNewest();
+			loadNewest({ keepOlder: true });
 		}
 		if (!resuming) connected();
 	},
