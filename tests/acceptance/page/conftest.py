@@ -63,6 +63,16 @@ def own_machine(tmp_path: Path, provider: Provider) -> Iterator[Machine]:
     machine.close()
 
 
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory, provider: Provider) -> Iterator[Machine]:
+    """A server with the Sessions of `holdfast demo`: there is something in every view."""
+    machine = Machine(tmp_path_factory.mktemp("demo"), provider.url)
+    machine.run("demo")
+    machine.start()
+    yield machine
+    machine.close()
+
+
 class Pages:
     """Opens pages and keeps what they complain about. `allowed` are patterns of complaints that a test expects."""
 

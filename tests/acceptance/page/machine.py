@@ -1,5 +1,5 @@
-"""One user's machine: a data directory, a project, and real `holdfast serve` processes on a fixed port, with the scripted
-provider configured."""
+"""One user's machine: a data directory, a project, and real `holdfast serve` processes on a fixed port, which use the
+scripted provider."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Machine:
         document: Json = {
             "model": "mock/m",
             "provider": {"mock": provider},
-            "permission": {"edit": "ask", "bash": {"*": "allow", "git tag *": "ask"}},
+            "permission": {"edit": "ask", "bash": {"*": "allow", "git tag *": "ask", "mkdir *": "ask"}},
         }
         config = home / "config" / "opencode" / "opencode.json"
         config.parent.mkdir(parents=True)
@@ -58,6 +58,10 @@ class Machine:
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[str] | None = None
         self.api = httpx2.Client(base_url=self.url, auth=("opencode", PASSWORD), timeout=PATIENCE, trust_env=False)
+
+    def run(self, *arguments: str) -> None:
+        """A command of `holdfast`, to its end."""
+        subprocess.run([HOLDFAST, *arguments], cwd=self.project, env=self.environment, check=True, capture_output=True)
 
     def start(self) -> None:
         self._process = subprocess.Popen(
@@ -92,6 +96,11 @@ class Machine:
         if title:
             self._data(self.api.post(f"/api/session/{session}/rename", json={"title": title}))
         return session
+
+    def find(self, title: str) -> str:
+        """The id of the Session with this title."""
+        found = self.get("/api/session", limit=100)
+        return next(str(session["id"]) for session in found if session["title"] == title)
 
     def prompt(self, session: str, text: str, **options: Any) -> str:
         body = {"prompt": {"text": text}, **options}

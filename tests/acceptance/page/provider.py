@@ -1,5 +1,5 @@
-"""A provider for the tests of the page: an HTTP endpoint whose answers follow from the prompt, and can be held and paced
-by the test."""
+"""A provider for the tests of the page: an HTTP endpoint whose answers follow from the prompt. A test can hold and pace
+them."""
 
 from __future__ import annotations
 
