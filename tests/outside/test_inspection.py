@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 from collections.abc import Callable
 from contextlib import aclosing
@@ -19,6 +20,7 @@ from tests.outside.world import World, answers, ask, events, tools_of
 from holdfast import ApiError, Holdfast, PromptInput, Session
 from holdfast.schema.insight import RequestContextInfo
 from holdfast.schema.ledger import LedgerEntry
+from holdfast.schema.location import Location
 from holdfast.schema.past import LogEntry, PastSession
 from holdfast.schema.session import ForkThrough
 from holdfast.schema.session_message import SessionMessage
@@ -571,6 +573,29 @@ async def test_without_stored_trees_the_calls_say_what_they_changed(world: World
     assert counts(changes) == [("one.txt", "added", 2, 1), ("hello.txt", "modified", 1, 1)]
     assert not changes.complete
     assert "commands" in str(changes.note)
+
+
+async def test_a_session_whose_directory_is_gone_can_still_be_looked_at(world: World) -> None:
+    """WEB-205, WEB-221: what its files or its configuration would say is missing, and nothing fails."""
+    configured(world)
+    place = world.home / "elsewhere"
+    place.mkdir()
+    world.git("init", "-q", cwd=place)
+    async with world.host() as hf:
+        session = await hf.sessions.create(location=Location(directory=str(place)))
+        world.model.plays(Turn(calls=(Call("write", {"path": "one.txt", "content": "1\n"}),), usage=usage(10, 1)))
+        await ask(hf, session, "write")
+        ledger = (await hf.sessions.ledger(session.id)).items
+    shutil.rmtree(place)
+    shutil.rmtree(world.data / "snapshots", ignore_errors=True)
+    async with world.host() as hf:
+        changes = await hf.sessions.changes(session.id)
+        assert counts(changes) == [("one.txt", "added", 1, 0)]
+        assert not changes.complete
+        assert (await hf.sessions.ledger(session.id)).items == ledger
+        assert await hf.sessions.window(session.id) is not None
+        assert (await hf.sessions.timeline(session.id)).spans
+        assert (await hf.sessions.past(session.id, seq=await head(hf, session))).messages
 
 
 async def test_nothing_of_it_changes_the_session(world: World) -> None:

@@ -40,7 +40,7 @@ async def preview_of(
         return None
     kind, planned = PLANS[part.name]
     try:
-        given = msgspec.convert(getattr(part.state, "input", None), kind)
+        given: Any = msgspec.convert(getattr(part.state, "input", None), kind)
         return await asyncio.to_thread(planned, LocationFiles(Path(session.location.directory)), given)
     except (msgspec.ValidationError, ToolFailure) as error:
         return NOT_KNOWN.format(why=str(error)[:500])

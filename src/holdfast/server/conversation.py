@@ -32,7 +32,7 @@ Placed = tuple["SessionMessage", int]
 
 class Conversation:
     def __init__(self, runtime: Runtime) -> None:
-        self._store = runtime.store
+        self._runtime = runtime
         self._stored = StoredConversation(runtime.database)
 
     async def entries(self, session: Session, messages: Sequence[StoredMessage]) -> list[Entry]:
@@ -56,7 +56,7 @@ class Conversation:
         found = []
         for message_id in ids:
             try:
-                found.append(await self._store.message(session.id, message_id))
+                found.append(await self._runtime.store.message(session.id, message_id))
             except MessageNotFound:
                 continue
         entries = await self.entries(session, found)
@@ -72,25 +72,19 @@ class Conversation:
         return await _rendered(placed, Surroundings(directory=session.location.directory), SMALL + 1)
 
     async def _around(self, session: Session, placed: Sequence[Placed], own: set[str]) -> Surroundings:
-        answers = sorted(seq for message, seq in placed if isinstance(message, AssistantMessage) and message.id in own)
-        first = await self._stored.turns(session.id, answers[0]) if answers else 0
-        if len(answers) > 1:
-            # Between two answers of a page there may be turns whose answers a revert took away.
-            counts = {answers[0]: first, answers[-1]: await self._stored.turns(session.id, answers[-1])}
-            if counts[answers[-1]] - first == len(answers) - 1:
-                counts = dict(zip(answers, range(first, first + len(answers)), strict=True))
-            else:
-                counts = {seq: await self._stored.turns(session.id, seq) for seq in answers}
-        else:
-            counts = dict.fromkeys(answers, first)
-        inputs = await self._stored.inputs([message.id for message, _ in placed if isinstance(message, UserMessage)])
+        answers = {message.id: seq for message, seq in placed if isinstance(message, AssistantMessage)}
         waits = any(map(_may_wait, (message for message, _ in placed)))
         return Surroundings(
             directory=session.location.directory,
-            inputs=inputs,
-            turns={message.id: counts[seq] for message, seq in placed if seq in counts and message.id in own},
+            inputs=await self._stored.inputs([message.id for message, _ in placed if isinstance(message, UserMessage)]),
+            turns=await self._numbers(session.id, {id: seq for id, seq in answers.items() if id in own}),
             requests=await self._stored.requests(session.id) if waits else {},
         )
+
+    async def _numbers(self, session_id: str, answers: dict[str, int]) -> dict[str, int]:
+        """The numbers of the turns of these answers."""
+        numbers = await self._runtime.inspection.turns_at(session_id, answers.values())
+        return {id: numbers[seq] for id, seq in answers.items() if seq in numbers}
 
 
 def merged(entries: Sequence[Entry], marks: Iterable[Entry]) -> list[Entry]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
+from tests.acceptance.page.conftest import Pages
 from tests.acceptance.page.machine import Machine
 from tests.acceptance.page.provider import Provider, Reply, calling
 
@@ -16,7 +16,6 @@ pytestmark = pytest.mark.acceptance
 
 HOSTILE = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\">"
 VIEWS = ("context", "cache", "timeline", "cost", "changes", "events")
-Open = Callable[..., Page]
 
 
 _numbers = itertools.count(1)
@@ -52,16 +51,16 @@ def value(place: Page | Locator, name: str) -> float:
     return float(found)
 
 
-def show(open_page: Open, session: str, view: str, **options: Any) -> Locator:
-    page = open_page(f"/#/s/{session}/{view}", **options)
+def show(pages: Pages, machine: Machine, session: str, view: str, **options: Any) -> Locator:
+    page = pages.open(machine, f"/#/s/{session}/{view}", **options)
     panel = page.get_by_role("tabpanel")
     expect(panel.locator("h3, .stat, .evrow").first).to_be_visible()
     return panel
 
 
-def test_tabs_are_chosen_by_arrow_keys(open_page: Open, session: str) -> None:
+def test_tabs_are_chosen_by_arrow_keys(pages: Pages, machine: Machine, session: str) -> None:
     """WEB-450"""
-    panel = show(open_page, session, "context")
+    panel = show(pages, machine, session, "context")
     tabs = panel.page.get_by_role("tablist", name="Inspector").get_by_role("tab")
     assert tabs.all_inner_texts() == ["Context", "Cache", "Timeline", "Cost", "Changes", "Events"]
     assert [tab.get_attribute("tabindex") for tab in tabs.all()] == ["0", *(["-1"] * 5)]
@@ -71,19 +70,19 @@ def test_tabs_are_chosen_by_arrow_keys(open_page: Open, session: str) -> None:
     expect(panel.locator('[data-figure="cache-share"]')).to_be_visible()
 
 
-def test_a_new_session_says_what_will_appear(open_page: Open, machine: Machine) -> None:
+def test_a_new_session_says_what_will_appear(pages: Pages, machine: Machine) -> None:
     """WEB-450"""
     session = machine.create()
-    page = open_page(f"/#/s/{session}/cache")
+    page = pages.open(machine, f"/#/s/{session}/cache")
     for view in ("cache", "timeline", "cost", "changes", "context"):
         page.get_by_role("tab", name=view.capitalize()).click()
         expect(page.get_by_role("tabpanel").locator(".empty")).to_be_visible()
 
 
-def test_a_view_that_failed_can_be_tried_again(open_page: Open, pages: Any, session: str) -> None:
+def test_a_view_that_failed_can_be_tried_again(pages: Pages, machine: Machine, session: str) -> None:
     """WEB-450"""
     pages.allowed.append("503")
-    page = open_page(f"/#/s/{session}/context")
+    page = pages.open(machine, f"/#/s/{session}/context")
     page.route("**/ledger*", lambda route: route.fulfill(status=503, json={"_tag": "X", "message": "No database."}))
     page.get_by_role("tab", name="Cache").click()
     panel = page.get_by_role("tabpanel")
@@ -93,9 +92,9 @@ def test_a_view_that_failed_can_be_tried_again(open_page: Open, pages: Any, sess
     expect(panel.locator('[data-figure="cache-share"]')).to_be_visible()
 
 
-def test_the_context_view_equals_the_window(open_page: Open, machine: Machine, session: str) -> None:
+def test_the_context_view_equals_the_window(pages: Pages, machine: Machine, session: str) -> None:
     """WEB-451, WEB-452"""
-    panel = show(open_page, session, "context")
+    panel = show(pages, machine, session, "context")
     window = machine.get(f"/api/session/{session}/window")
     assert value(panel, "window-used") == window["used"]
     for part in window["parts"]:
@@ -108,9 +107,9 @@ def test_the_context_view_equals_the_window(open_page: Open, machine: Machine, s
     expect(panel.locator(".sources pre")).to_be_visible()
 
 
-def test_the_window_of_a_selected_turn_is_shown(open_page: Open, machine: Machine, session: str) -> None:
+def test_the_window_of_a_selected_turn_is_shown(pages: Pages, machine: Machine, session: str) -> None:
     """WEB-452, WEB-459"""
-    panel = show(open_page, session, "cache")
+    panel = show(pages, machine, session, "cache")
     panel.get_by_role("button", name="Turn 1:").click()
     expect(panel.get_by_text("Turn 1 is selected")).to_be_visible()
     panel.page.get_by_role("tab", name="Context").click()
@@ -123,9 +122,9 @@ def test_the_window_of_a_selected_turn_is_shown(open_page: Open, machine: Machin
         expect(panel.get_by_text("Turn 1 is selected")).to_be_visible()
 
 
-def test_cache_and_cost_equal_the_ledger(open_page: Open, machine: Machine, session: str) -> None:
+def test_cache_and_cost_equal_the_ledger(pages: Pages, machine: Machine, session: str) -> None:
     """WEB-451, WEB-453, WEB-455"""
-    panel = show(open_page, session, "cache")
+    panel = show(pages, machine, session, "cache")
     entries = [entry for entry in machine.get(f"/api/session/{session}/ledger") if "tokens" in entry]
     used = [entry["tokens"] for entry in entries]
     sent = sum(one["input"] + one["cache"]["read"] + one["cache"]["write"] for one in used)
@@ -143,21 +142,21 @@ def test_cache_and_cost_equal_the_ledger(open_page: Open, machine: Machine, sess
     assert value(panel, "tokens-output") == usage["own"]["tokens"]["output"]
 
 
-def test_a_switch_of_the_model_is_told_as_the_cause(open_page: Open, machine: Machine, session: str) -> None:
+def test_a_switch_of_the_model_is_told_as_the_cause(pages: Pages, machine: Machine, session: str) -> None:
     """WEB-453"""
     machine.api.post(
         f"/api/session/{session}/model", json={"model": {"providerID": "mock", "id": "n"}}
     ).raise_for_status()
     machine.prompt(session, "go on")
     machine.wait(session)
-    panel = show(open_page, session, "cache")
+    panel = show(pages, machine, session, "cache")
     expect(panel.locator(".breaks")).to_contain_text("model switch")
     expect(panel.locator(".breaks")).to_contain_text("Another model has a cache of its own.")
 
 
-def test_the_timeline_adds_up_and_explains_a_span(open_page: Open, machine: Machine, session: str) -> None:
+def test_the_timeline_adds_up_and_explains_a_span(pages: Pages, machine: Machine, session: str) -> None:
     """WEB-451, WEB-454, WEB-461"""
-    panel = show(open_page, session, "timeline")
+    panel = show(pages, machine, session, "timeline")
     timeline = machine.get(f"/api/session/{session}/timeline")
     for lane in ("provider", "tool"):
         spans = [span for span in timeline["spans"] if span["lane"] == lane]
@@ -174,9 +173,9 @@ def test_the_timeline_adds_up_and_explains_a_span(open_page: Open, machine: Mach
     expect(panel.page.locator(":focus")).to_have_attribute("role", "button")
 
 
-def test_changes_show_hostile_files_as_text(open_page: Open, session: Inspected) -> None:
+def test_changes_show_hostile_files_as_text(pages: Pages, machine: Machine, session: Inspected) -> None:
     """WEB-456, WEB-464"""
-    panel = show(open_page, session, "changes")
+    panel = show(pages, machine, session, "changes")
     assert value(panel, "changes-files") == 1
     row = panel.locator(f'[data-path="{session.file}"]')
     expect(row.locator("tr.add .cd")).to_have_text(HOSTILE)
@@ -184,11 +183,9 @@ def test_changes_show_hostile_files_as_text(open_page: Open, session: Inspected)
     assert panel.page.title() != "taken"
 
 
-def test_events_are_filtered_by_the_server_and_shown_whole(
-    open_page: Open, machine: Machine, session: Inspected
-) -> None:
+def test_events_are_filtered_by_the_server_and_shown_whole(pages: Pages, machine: Machine, session: Inspected) -> None:
     """WEB-457"""
-    panel = show(open_page, session, "events")
+    panel = show(pages, machine, session, "events")
     newest = machine.get(f"/api/session/{session}/log", limit=1)[0]
     expect(panel.locator(".evrow").last).to_contain_text(f"#{newest['seq']}")
     panel.get_by_role("listbox", name="Events").focus()
@@ -202,9 +199,9 @@ def test_events_are_filtered_by_the_server_and_shown_whole(
     expect(panel.locator(".evrow")).to_have_count(len(found))
 
 
-def test_the_slider_shows_the_session_as_it_was(open_page: Open, session: str) -> None:
+def test_the_slider_shows_the_session_as_it_was(pages: Pages, machine: Machine, session: str) -> None:
     """WEB-458"""
-    panel = show(open_page, session, "events")
+    panel = show(pages, machine, session, "events")
     slider = panel.get_by_role("slider")
     slider.fill("4")
     expect(panel.locator(".evrow.here")).to_contain_text("#4")
@@ -216,10 +213,10 @@ def test_the_slider_shows_the_session_as_it_was(open_page: Open, session: str) -
 
 
 def test_a_view_follows_the_session_and_keeps_its_place(
-    open_page: Open, machine: Machine, provider: Provider, session: str
+    pages: Pages, machine: Machine, provider: Provider, session: str
 ) -> None:
     """WEB-460"""
-    panel = show(open_page, session, "context", height=500)
+    panel = show(pages, machine, session, "context", height=500)
     asked: list[str] = []
     panel.page.on("request", lambda request: asked.append(request.url))
     panel.locator("summary", has_text="core/environment").click()
@@ -239,12 +236,14 @@ def test_a_view_follows_the_session_and_keeps_its_place(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_views_fit_a_narrow_screen(open_page: Open, session: str, scheme: str) -> None:
+def test_all_views_fit_a_narrow_screen(
+    pages: Pages, machine: Machine, session: str, scheme: Literal["light", "dark"]
+) -> None:
     """WEB-465"""
-    page = open_page(f"/#/s/{session}/context", width=320, height=640, scheme=scheme)
+    page = pages.open(machine, f"/#/s/{session}/context", width=320, height=640, scheme=scheme)
     for view in VIEWS:
         page.goto(page.url.rsplit("/", 1)[0] + f"/{view}")
-        panel = page.get_by_role("tabpanel")
+        panel = page.locator(f'[role="tabpanel"][aria-labelledby="tab-{view}"]')
         expect(panel.locator("h3, .stat, .evrow").first).to_be_visible()
         widths = panel.evaluate("element => [element.scrollWidth, element.clientWidth, document.body.scrollWidth]")
         assert widths == [320, 320, 320], view

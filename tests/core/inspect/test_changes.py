@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.filesystem.diff import FileDiff
-from holdfast.core.inspect.changes import ChangePlan, ToolStep, joined, plan_of
+from holdfast.core.inspect.changes import ChangePlan, ToolStep, _Diffs, joined, plan_of
 from holdfast.core.snapshot.snapshot import PATCH_LIMIT
 from holdfast.schema.session_message import StepSnapshot
 
@@ -34,3 +34,8 @@ def test_changes_of_one_file_are_added_up() -> None:
     long = diff("a", "modified", "+" * (PATCH_LIMIT - 1))
     assert [len(file.patch) for file in joined([long])] == [PATCH_LIMIT - 1]
     assert [len(file.patch) for file in joined([long, diff("a", "modified", "++")])] == [0]
+
+
+def test_what_another_tool_of_the_same_name_reports_is_left_out() -> None:
+    """WEB-221."""
+    assert [_Diffs(text).decoded() for text in ('["a"]', '[{"file": 1}]', "[]")] == [(), (), ()]

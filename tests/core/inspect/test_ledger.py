@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.inspect.ledger import ledger_entries, unread_tokens, with_extra
-from holdfast.core.inspect.turn_numbers import TurnMark, turn_numbers
+from holdfast.core.inspect.turn_numbers import TurnCount, TurnMark
 from holdfast.core.inspect.window import ModelRoom, shared_out, window_of
 from holdfast.schema.catalog import CacheCost, ModelCost
 from holdfast.schema.ledger import LedgerEntry, RequestBytes
@@ -41,7 +41,13 @@ def dispatched(time: int, attempt: int = 1, **more: Any) -> TurnDispatched:
 def marks(*types: str) -> dict[int, int]:
     attempts = {"sent": 1, "silent": 0}
     names = {"sent": SENT, "silent": SENT, "abandoned": ABANDONED, "prompted": PROMPTED}
-    return turn_numbers(TurnMark(seq, names[name], attempts.get(name)) for seq, name in enumerate(types))
+    given = [TurnMark(seq, names[name], attempts.get(name)) for seq, name in enumerate(types)]
+    whole, in_parts = TurnCount(), TurnCount()
+    whole.add(given)
+    for end in range(len(given) + 1):
+        in_parts.add(given[:end])  # what was counted already comes again
+    assert in_parts.numbers == whole.numbers
+    return whole.numbers
 
 
 def test_attempts_at_one_turn_share_its_number() -> None:

@@ -156,3 +156,16 @@ async def test_the_loop_is_not_held_up(runtime: Runtime, session: Session) -> No
         last = loop.time()
     assert len((await looking).messages) == 10
     assert max(gaps) < 0.25
+
+
+async def test_a_caller_that_leaves_ends_it(runtime: Runtime, session: Session) -> None:
+    """WEB-217: at the next page, and the temporary database is closed when nothing uses it any more."""
+    texts = [Synthetic(timestamp=1, session_id=session.id, message_id=f"msg_{n}", text="x") for n in range(2_000)]
+    await runtime.log.publish(*texts)
+    for seconds in (0.0, 0.002, 0.01):
+        looking = asyncio.ensure_future(runtime.inspection.past(session.id, 2_000, LIMIT))
+        await asyncio.sleep(seconds)
+        looking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await looking
+    assert (await runtime.inspection.past(session.id, 2_000, LIMIT)).more

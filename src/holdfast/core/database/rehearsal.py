@@ -14,6 +14,7 @@ from holdfast.core.database.execute import Executor
 from holdfast.core.database.queries import load_queries
 from holdfast.core.database.rows import row_mapper
 from holdfast.core.database.sqlite import MEMORY, BusyWait, connect, latest_schema
+from holdfast.core.run_to_completion import run_to_completion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,8 +30,8 @@ PROJECTIONS = (
 
 
 class Rehearsal:
-    """A temporary database. It may be used from any thread, by one at a time; what is awaited runs on another one than
-    that of the loop."""
+    """A temporary database. It may be used from any thread, by one at a time. What is awaited runs on another thread
+    than the loop's, and to its end, so that closing it comes after that."""
 
     def __init__(self) -> None:
         self._connection = connect(MEMORY, BusyWait())
@@ -54,10 +55,9 @@ class Rehearsal:
             if isinstance(outcome, Exception):
                 raise outcome
 
-    def project(self, events: Iterable[NewEvent]) -> None:
+    async def project(self, events: Iterable[NewEvent]) -> None:
         """Run the projections of events, as a rebuild does. The events themselves are not stored."""
-        with self._connection:
-            self._executor.project(events)
+        await run_to_completion(asyncio.to_thread(self._project, events))
 
     def rows(self, name: str, params: Mapping[str, Value], into: Any = None) -> list[Any]:
         cursor = self._connection.execute(self._queries[name], params)
@@ -70,12 +70,16 @@ class Rehearsal:
         return row_mapper(into, columns)(cursor.fetchall())
 
     async def fetch(self, name: str, params: Mapping[str, Value], into: Any = None) -> list[Any]:
-        return await asyncio.to_thread(self.rows, name, params, into)
+        return await run_to_completion(asyncio.to_thread(self.rows, name, params, into))
 
     fetch_large = fetch
 
     async def fetch_many(self, *reads: Read) -> list[list[Any]]:
         return [await self.fetch(read.name, read.params, read.into) for read in reads]
+
+    def _project(self, events: Iterable[NewEvent]) -> None:
+        with self._connection:
+            self._executor.project(events)
 
 
 def rehearse(units: Iterable[Unit], aggregate_id: str) -> dict[str, list[Row]]:

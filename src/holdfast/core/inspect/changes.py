@@ -5,16 +5,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import asdict, replace
 
-from holdfast.core.filesystem.diff import FileDiff  # noqa: TC001 - msgspec reads the annotations of rows
+from holdfast.core.filesystem.diff import FileDiff
 from holdfast.core.snapshot.errors import SnapshotError
 from holdfast.core.snapshot.snapshot import PATCH_LIMIT, PATCHED_FILES, PATCHES_LIMIT
-from holdfast.schema.codec import encode
+from holdfast.schema.codec import decoder, encode
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.past import Changes
 from holdfast.schema.session import RevertFile
-from holdfast.schema.session_message import StepSnapshot  # noqa: TC001 - as above
+from holdfast.schema.session_message import StepSnapshot  # noqa: TC001 - msgspec reads the annotations of rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -106,7 +107,15 @@ def joined(diffs: Iterable[FileDiff]) -> list[RevertFile]:
 
 
 class _Diffs(Frozen):
-    files: tuple[FileDiff, ...]
+    files: str
+
+    def decoded(self) -> tuple[FileDiff, ...]:
+        """Nothing if a tool of the same name reports something else there."""
+        try:
+            found: tuple[FileDiff, ...] = decoder(tuple[FileDiff, ...]).decode(self.files)
+        except msgspec.DecodeError:
+            return ()
+        return found
 
 
 async def _by_calls(database: Database, session_id: str, reason: str) -> Changes:
@@ -116,7 +125,7 @@ async def _by_calls(database: Database, session_id: str, reason: str) -> Changes
         "limit": MOST_CALLS,
     }
     rows = await database.fetch_large("inspect.diffs", key, into=_Diffs)
-    files = joined(diff for row in rows for diff in row.files)
+    files = joined(diff for row in rows for diff in row.decoded())
     note = f"{UNSTORED.format(reason=reason)} {BY_CALLS.format(tools=', '.join(DIFFING_TOOLS))}"
     return _bounded(files, note)
 

@@ -33,6 +33,8 @@ BEGINNINGS = frozenset(
 """The types of events that may begin a span."""
 PROMOTIONS = frozenset({f"{PREFIX}prompted.1", f"{PREFIX}synthetic.1"})
 """Events that say when their input was admitted. When it was promoted, only their id says."""
+UNREADABLE = "unreadable"
+"""In place of the type of an event that is not as it should be."""
 SUBJECTS = ("path", "filePath", "command", "pattern", "query", "url", "description", "name", "agent")
 """Fields of a tool's input that say what it was called with, the most telling first."""
 SUBJECT_CHARACTERS = 120

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from holdfast.core.inspect import ledger
 from holdfast.core.inspect.changes import changes_of
-from holdfast.core.inspect.fact import BEGINNINGS, PREFIX, PROMOTIONS, TYPES, Fact, StoredFact
+from holdfast.core.inspect.fact import BEGINNINGS, PREFIX, PROMOTIONS, TYPES, UNREADABLE, Fact, StoredFact
 from holdfast.core.inspect.past import Past
 from holdfast.core.inspect.stored_log import END, LogPage, StoredLog
 from holdfast.core.inspect.timeline import Folding
-from holdfast.core.inspect.turn_numbers import TurnMark, turn_numbers
+from holdfast.core.inspect.turn_numbers import TurnNumbers
 from holdfast.core.inspect.window import ModelRoom, window_of
 from holdfast.core.location.settings import session_settings
 from holdfast.core.session.stored_messages import SeqRow
@@ -25,7 +25,7 @@ from holdfast.schema.timeline import Timeline
 from holdfast.schema.turn_event import TurnDispatched
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from holdfast.core.clock import Clock
     from holdfast.core.database.database import Database
@@ -74,6 +74,7 @@ class Inspection:
         self._environment = environment
         self._clock = clock
         self._log = StoredLog(database, manifest)
+        self._turns = TurnNumbers(database)
         self._past = Past(events, manifest, self._log)
         self._ledger_types = tuple(
             type for type, definition in manifest.stored.items() if definition.payload in ledger.KINDS
@@ -112,7 +113,7 @@ class Inspection:
 
     async def _entries(self, session_id: str, first: int, last: int) -> list[LedgerEntry]:
         """The requests from one dispatch to another, with what followed each."""
-        turns = await self.turns(session_id, last)
+        turns = (await self._turns.of(session_id, last)).numbers
         read: list[tuple[int, Record]] = []
         after, ended = first - 1, False
         while not ended:
@@ -125,17 +126,19 @@ class Inspection:
             after = page[-1].seq if page else after
         return [entry for entry in ledger.ledger_entries(read, turns) if entry.seq <= last]
 
-    async def turns(self, session_id: str, through: int) -> dict[int, int]:
-        """The numbers of the turns that were dispatched up to a sequence, by the sequence of their dispatch."""
-        key: dict[str, Value] = {"session_id": session_id, "through": through}
-        return turn_numbers(await self._database.fetch_large("inspect.turn_marks", key, into=TurnMark))
+    async def turns_at(self, session_id: str, sequences: Collection[int]) -> dict[int, int]:
+        """The numbers of the turns in which these sequences are. Those of calls that a person asked for have none."""
+        if not sequences:
+            return {}
+        count = await self._turns.of(session_id, max(sequences))
+        return {seq: number for seq in sequences if (number := count.at(seq)) is not None}
 
     # -- time ----------------------------------------------------------------------------------------------------
 
     async def timeline(self, session: Session, *, limit: int, before: int | None = None) -> Timeline:
         """The newest spans that began before a sequence."""
         facts, more = await self._facts_before(session.id, END if before is None else before, limit)
-        turns = await self.turns(session.id, facts[-1].seq) if facts else {}
+        turns = (await self._turns.of(session.id, facts[-1].seq)).numbers if facts else {}
         folding = Folding(turns, before)
         for fact in facts:
             folding.take(fact)
@@ -262,7 +265,10 @@ class _FactRow(Frozen):
     data: str
 
     def fact(self) -> StoredFact:
-        fact: Fact = decoder(Fact).decode(self.data)
+        try:
+            fact: Fact = decoder(Fact).decode(self.data)
+        except msgspec.DecodeError:
+            return StoredFact(seq=self.seq, type=UNREADABLE, fact=Fact(timestamp=0))  # another version wrote it
         if self.type in PROMOTIONS:
             fact = replace(fact, timestamp=time_of_id(self.id, fact.timestamp))
         return StoredFact(seq=self.seq, type=self.type.removeprefix(PREFIX).rpartition(".")[0], fact=fact)

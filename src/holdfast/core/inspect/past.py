@@ -65,10 +65,10 @@ class Past:
         async for page in self._pages(session_id, seq):
             left = _count(page, left, seq)
             if (fork := next((event for event in page if event.type == FORKED), None)) is not None:
-                await asyncio.to_thread(self._project, scratch, page[: page.index(fork) + 1])
+                await self._project(scratch, page[: page.index(fork) + 1])
                 left = await self._replay_sources(scratch, fork, left)
                 page = page[page.index(fork) + 1 :]
-            await asyncio.to_thread(self._project, scratch, page)
+            await self._project(scratch, page)
 
     async def _replay_sources(self, scratch: Rehearsal, fork: SerializedEvent, left: int) -> int:
         """The Sessions whose messages a fork shares, as far as it shares them. Returns how many events may follow."""
@@ -79,9 +79,9 @@ class Past:
         for source_id, through in shared.items():
             async for page in self._pages(source_id, through):
                 left = _count(page, left, through)
-                await asyncio.to_thread(self._project, scratch, page)
+                await self._project(scratch, page)
             captured = await self._log.serialized(source_id, after=through, limit=CAPTURES, types=(CAPTURED,))
-            await asyncio.to_thread(self._project, scratch, captured)
+            await self._project(scratch, captured)
         return left
 
     async def _pages(self, session_id: str, through: int) -> AsyncIterator[list[SerializedEvent]]:
@@ -93,8 +93,8 @@ class Past:
             after = page[-1].seq
             yield [event for event in page if event.seq <= through]
 
-    def _project(self, scratch: Rehearsal, events: Sequence[SerializedEvent]) -> None:
-        scratch.project(map(self._log.projected, events))
+    async def _project(self, scratch: Rehearsal, events: Sequence[SerializedEvent]) -> None:
+        await scratch.project(map(self._log.projected, events))
 
 
 async def _read(scratch: Rehearsal, session_id: str, seq: int, time: int, limit: int) -> PastSession:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from holdfast.core.inspect.fact import one_line, subject_of
+from holdfast.core.inspect.fact import UNREADABLE, one_line, subject_of
 from holdfast.core.runner.interrupted_work import COMPACTION_BROKE_OFF, SHELL_BROKE_OFF
 from holdfast.core.session.answer_outcome import TURN_INTERRUPTED
 from holdfast.schema.frozen import Frozen
@@ -116,6 +116,8 @@ class Folding:
         return any(waiting) or any((self._calls, self._people, self._inputs, self._compactions, self._shells))
 
     def take(self, item: StoredFact) -> None:
+        if item.type == UNREADABLE:
+            return
         if item.type not in OUTSIDE:
             self._work_goes_on(item)
         if item.type not in ("activity.suspended", "step.failed"):

@@ -36,18 +36,9 @@ class _Place(Frozen):
     seq: int
 
 
-class _Turns(Frozen):
-    turns: int
-
-
 class StoredConversation:
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    async def turns(self, session_id: str, seq: int) -> int:
-        """How many turns of the Session's own have an answer, up to a sequence."""
-        rows = await self._database.fetch("conversation.turns", {"session_id": session_id, "seq": seq}, into=_Turns)
-        return rows[0].turns
 
     async def inputs(self, ids: Collection[str]) -> dict[str, InputRow]:
         if not ids:

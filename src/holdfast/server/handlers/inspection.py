@@ -56,7 +56,8 @@ async def log_entry(call: ApiCall) -> LogEntry:
 
 async def past(call: ApiCall) -> PastSession:
     params: protocol.LogPath = call.params
-    return await call.runtime.inspection.past(params.session_id, params.seq, call.query.limit or MESSAGES)
+    looking = call.runtime.inspection.past(params.session_id, params.seq, call.query.limit or MESSAGES)
+    return await call.while_connected(looking)
 
 
 async def changes(call: ApiCall) -> Changes:

@@ -90,6 +90,6 @@ async def call_body(runtime: Runtime, session_id: str, message_id: str, call_id:
 
 async def _past(call: ApiCall, seq: int) -> PageOf:
     assert call.session is not None
-    past = await call.runtime.inspection.past(call.session.id, seq, limit=call.query.limit or PAST)
+    past = await call.runtime.inspection.past(call.session.id, seq, call.query.limit or PAST)
     shown = await Conversation(call.runtime).past(call.session, past)
     return PageOf(shown if call.query.order == "asc" else shown[::-1], None, None)

@@ -101,9 +101,10 @@ def _diffs(body: _Body, files: Sequence[dict[str, Any]]) -> None:
         body.add(f'<p class="note"><b>{name}</b> <span class="dim">{escaped(str(file.get("status", "")))}</span></p>')
         patch = file.get("patch")
         if isinstance(patch, str):
-            table, cut = diff_html(encodable(patch))
-            while len(table) > LARGEST // 2 and cut is not None:
-                table, cut = diff_html(encodable(patch), lines=table.count("<tr") // 2)[0], True
+            text = encodable(patch)
+            table, cut = diff_html(text)
+            while len(table) > LARGEST // 2:
+                table, cut = diff_html(text, lines=table.count("<tr") // 2)[0], True
             body.add(table, cut=cut)
         else:
             body.add('<p class="note dim">Too large to compare, or not text.</p>')

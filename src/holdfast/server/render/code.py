@@ -94,7 +94,8 @@ def _lexer(language: str) -> Lexer | None:
     if not _NAME.fullmatch(name) or name not in _aliases():
         return None
     # A new one for each text, because some keep state. Nothing is stripped or added: the tokens are the code.
-    return _built_in(name)(stripnl=False, ensurenl=False)
+    lexer: Lexer = _built_in(name)(stripnl=False, ensurenl=False)
+    return lexer
 
 
 @cache

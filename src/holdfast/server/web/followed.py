@@ -132,9 +132,9 @@ class Followed:
         if session is None or changes.gone:
             self.gone = True
             return framed(Gone()), False
+        await self._add_named_elsewhere(changes)
         if changes.reset:
             return framed(Reset()), more
-        await self._add_named_elsewhere(changes)
         entries = await self._conversation.changed(session, changes.messages, changes.marks)
         if changes.started:
             self._placed = {entry.id for entry in entries}  # an answer follows the one before

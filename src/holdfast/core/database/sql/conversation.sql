@@ -1,10 +1,5 @@
 -- What a page needs beside the messages themselves.
 
--- name: conversation.turns
--- How many turns of a Session have an answer, up to a sequence.
-select count(*) as turns from event indexed by event_step_started
-where aggregate_id = :session_id and type = 'session.next.step.started.1' and seq <= :seq
-
 -- name: conversation.inputs
 select id, delivery, time_created as admitted from session_input where id in (select value from json_each(:ids))
 

@@ -1,10 +1,10 @@
 -- What explains a Session: reads of its log. `octet_length` does not read the data.
 
 -- name: inspect.turn_marks
--- The dispatches up to a sequence, and what separates one turn from the next.
+-- The dispatches between two sequences, and what separates one turn from the next.
 select seq, type, case when type = 'session.next.turn.dispatched.1' then json_extract(data, '$.attempt') end as attempt
-from event
-where aggregate_id = :session_id and seq <= :through and type in (
+from event indexed by event_turn_mark
+where aggregate_id = :session_id and seq > :after and seq <= :through and type in (
   'session.next.turn.dispatched.1', 'session.next.turn.abandoned.1', 'session.next.prompted.1')
 order by seq
 

@@ -125,7 +125,7 @@ export const state = {
 	missed: 0,
 	/** The version of a server that is newer than this page. */
 	outdated: null,
-	signedIn: html.auth === 'none' || html.signedIn === 'true',
+	signedIn: html.auth === 'none' || (html.signedIn === 'true' && Boolean(key)),
 	skew: 0,
 	/** @type {Map<string, OverviewSession>} open work */
 	overview: new Map(),
@@ -361,6 +361,12 @@ function lost(wait) {
 	Object.assign(state, { conn: state.stopping ? 'stopped' : long ? 'offline' : 'reconnecting', next: Date.now() + wait });
 	state.attempt += 1;
 	emit('conn');
+}
+
+/** Ends the sign-in of this browser. */
+export async function signOut() {
+	await post('/web/sign-out').catch(() => {});
+	signedOut();
 }
 
 export function signedOut() {

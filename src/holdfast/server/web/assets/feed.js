@@ -42,14 +42,23 @@ export class Feed {
 			isReverted: (entry) => this.isReverted(entry),
 			unfoldChild: (childID, open) => this.unfoldChild(childID, open),
 			fork: (messageID) => fork(id, { type: 'before', messageID }),
-			revert: (messageID) => act('Nothing was reverted', post(sessionPath(id, '/revert/stage'), { messageID }), 'Revert is staged'),
+			revert: (messageID) => this.revert(messageID),
 			retry: () => act('Not tried again', post(sessionPath(id, '/run'))),
 		};
 	}
 
 	isReverted(entry) {
 		const from = state.at == null ? state.entries.get(this.revertedTo)?.seq : null;
-		return from != null && entry.seq >= from;
+		return from != null && entry.seq > from;
+	}
+
+	/** Stages a revert to the message before a prompt: that message stays. The first prompt has none before it and stays itself. */
+	async revert(promptID) {
+		const prompt = state.entries.get(promptID);
+		const isBefore = (entry) => entry.id.startsWith('msg_') && entry.type !== 'mark' && entry.seq < prompt.seq;
+		const before = [...state.entries.values()].filter(isBefore).reduce((last, entry) => (last?.seq > entry.seq ? last : entry), null);
+		const messageID = before?.id ?? promptID;
+		await act('Nothing was reverted', post(sessionPath(this.id, '/revert/stage'), { messageID }), 'Revert is staged');
 	}
 
 	// ---- what is shown

@@ -10,7 +10,7 @@ const MANY_BREAKS = 50;
 const options = { unit: 'tokens' };
 
 /** @type {import('./inspector.js').View} */
-export const cacheView = { load: ({ session }, known) => loadLedger(session, known), draw };
+export const cacheView = { load: ({ session }, known) => loadLedger(session, known), draw, pace: () => 2000 };
 
 function draw(panel, ledger) {
 	if (!ledger.entries.length)

@@ -29,11 +29,11 @@ const SOURCES = {
 const LONGEST = 20_000;
 
 /** @type {import('./inspector.js').View} */
-export const contextView = { load, draw, reload: ['turn', 'at'] };
+export const contextView = { load, draw, reload: ['turn', 'at'], pace: () => 2000 };
 
-async function load({ session }) {
-	const path = `/api/session/${session}`;
-	const seq = await sequence(path);
+async function load(panel) {
+	const path = `/api/session/${panel.session}`;
+	const seq = await sequence(panel, path);
 	const [window, context, checkpoint] = await Promise.all([
 		get(`${path}/window`, seq == null ? undefined : { seq }),
 		get(`${path}/request-context`),
@@ -43,10 +43,15 @@ async function load({ session }) {
 }
 
 /** Of the request that is looked at: that of the selected turn, or the newest up to the moment that is shown. */
-async function sequence(path) {
-	if (!state.turn) return state.at;
-	const { data } = await get(`${path}/ledger`, { limit: 1000 });
-	return data.findLast((entry) => entry.turn === state.turn)?.seq ?? state.at;
+async function sequence({ sequences }, path) {
+	const { turn, at } = state;
+	if (!turn) return at;
+	if (!sequences.has(turn)) {
+		const { data } = await get(`${path}/ledger`, { limit: 1000 });
+		for (const entry of data) if (entry.turn && entry.status !== 'open') sequences.set(entry.turn, entry.seq);
+		return sequences.get(turn) ?? data.findLast((entry) => entry.turn === turn)?.seq ?? at;
+	}
+	return sequences.get(turn);
 }
 
 function draw(panel, { window, context, checkpoint }) {

@@ -1,6 +1,6 @@
 // The command palette and the map of keys, loaded when one is opened.
 import { h, icon, dot, put, kbd } from './dom.js';
-import { state, get, stateOf } from './data.js';
+import { state, get, signOut, stateOf } from './data.js';
 import { route, switchTheme } from './app.js';
 import { baseName } from './home.js';
 
@@ -16,6 +16,7 @@ function commands() {
 	const { parts } = route();
 	const general = [['Go to Needs you', 'inbox', '#/inbox'], ['Go to Sessions', 'list', '#/'], ['Go to System', 'server', '#/system'],
 		['New session', 'plus', '#/new'], ['Light or dark', 'sun', switchTheme], ['Keys', 'question', keyMap], ['Print', 'file', () => print()]];
+	if (document.documentElement.dataset.auth === 'required') general.push(['Sign out', 'leave', signOut]);
 	if (parts[0] !== 's') return general;
 	const tabs = ['Context', 'Cache', 'Timeline', 'Cost', 'Changes', 'Events'];
 	return [...tabs.map((tab) => [`${tab} of this session`, 'layers', `#/s/${parts[1]}/${tab.toLowerCase()}`]), ...general];

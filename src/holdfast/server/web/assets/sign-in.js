@@ -88,6 +88,7 @@ function approval({ request, body }, token, box) {
 		try {
 			const message = how === 'reject' && why.value.trim() ? { message: why.value.trim() } : {};
 			await post('/web/approval/reply', { token, reply: how, ...message });
+			history.replaceState(null, '', '#/');
 			put(box, brand(), h('h1', { tabindex: -1 }, said), h('p', 'You can close this page. The link cannot be used again.'));
 			box.querySelector('h1').focus();
 		} catch (error) {

@@ -1,2 +1,3 @@
--- Turns with an answer: the number of one is found without reading what lies between.
-create index event_step_started on event (aggregate_id, seq) where type = 'session.next.step.started.1';
+-- What turns are counted by: found without reading what lies between.
+create index event_turn_mark on event (aggregate_id, seq) where type in (
+  'session.next.turn.dispatched.1', 'session.next.turn.abandoned.1', 'session.next.prompted.1');

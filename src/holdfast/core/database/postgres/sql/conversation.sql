@@ -1,7 +1,3 @@
--- name: conversation.turns
-select count(*) as turns from event
-where aggregate_id = :session_id and type = 'session.next.step.started.1' and seq <= :seq
-
 -- name: conversation.inputs
 select id, delivery, time_created as admitted from session_input
 where id = any (array(select json_array_elements_text(:ids::json)))

@@ -4,7 +4,7 @@
 select seq, type,
   case when type = 'session.next.turn.dispatched.1' then (data::json ->> 'attempt')::bigint end as attempt
 from event
-where aggregate_id = :session_id and seq <= :through and type in (
+where aggregate_id = :session_id and seq > :after and seq <= :through and type in (
   'session.next.turn.dispatched.1', 'session.next.turn.abandoned.1', 'session.next.prompted.1')
 order by seq
 
