@@ -224,7 +224,7 @@ async function fillCall(body, entry, part) {
 	put(body, h('div.note', skeleton(3)));
 	try {
 		const { data } = await get(sessionPath(entry.sessionID || state.session, `/rendered/${entry.id}/${encodeURIComponent(part.id)}`));
-		put(body, h('div.tbl', { html: data.html }), data.cut ? h('p.dim.note', 'A part was left out because of its size.') : null,
+		put(body, h('div.tbl', { html: data.html, tabindex: 0, role: 'region', 'aria-label': part.name }), data.cut ? h('p.dim.note', 'A part was left out because of its size.') : null,
 			data.paths?.length ? h('p.dim.note', 'The whole output: ', data.paths.map((path) => h('code', path))) : null);
 	} catch (error) {
 		body.filled = false;
@@ -253,7 +253,7 @@ function drawChildEnd({ part, child }) {
 }
 
 function drawShell({ entry, id }) {
-	const out = h('pre.term', { html: entry.html });
+	const out = h('pre.term', { html: entry.html, tabindex: 0, role: 'region', 'aria-label': 'Output' });
 	if (entry.open) paint(out, `${id}/${id}`);
 	return h('div.list.tools', h('details.call', { open: true, class: entry.exit ? 'bad' : '' },
 		h('summary', icon('terminal'), h('b', 'You ran'), h('code', entry.command), h('span.grow'),
