@@ -108,6 +108,7 @@ def test_a_line_of_five_megabytes(pages: Pages, machine: Machine, provider: Prov
     send(page, "a long line")
     machine.wait(session)
     is_idle(page)
+    conversation(page).evaluate("(log) => (log.scrollTop = 0)")
     conversation(page).locator("details.call summary").first.click()
     expect(conversation(page).locator("details.call")).to_contain_text("xxxxx")
     send(page, "still there?")
