@@ -1,5 +1,5 @@
 // The cards of questions and forms: fields, what makes them count, and the answer that is sent.
-import { h } from './dom.js';
+import { h, plain } from './dom.js';
 
 let made = 0;
 const radioName = () => `choice${(made += 1)}`;
@@ -139,8 +139,8 @@ function external(field) {
 	const done = h('input', { type: 'checkbox', required: field.required });
 	const link = url
 		? h('a.btn', { href: url, target: '_blank', rel: 'noopener noreferrer', onclick: () => (done.checked = true) }, 'Open the page')
-		: h('code', field.url);
-	const el = h('div.stackd', h('span', title(field)), field.description ? h('span.dim.note', field.description) : null, h('code.dim', field.url),
+		: h('code', plain(field.url));
+	const el = h('div.stackd', h('span', title(field)), field.description ? h('span.dim.note', field.description) : null, h('code.dim', plain(field.url)),
 		h('div.row', link, h('label.check', done, 'Done')));
 	return { el, value: () => done.checked || undefined };
 }

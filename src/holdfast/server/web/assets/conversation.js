@@ -208,7 +208,7 @@ function drawCall(entry, part) {
 	const el = h('details.call', { class: CALL_CLASS[part.status] || '', open, ontoggle: toggled }, sum, body);
 	if (el.open) fillCall(body, entry, part);
 	const writing = part.status === 'pending' && live.get(key)?.tail;
-	return h('div.callbox', { 'data-call': key }, el, part.peek && !el.open ? h('pre.peek', part.peek) : null, writing ? h('pre.peek.writing', writing) : null);
+	return h('div.callbox', { 'data-call': key }, el, part.peek && !el.open ? h('pre.peek', part.peek.trim()) : null, writing ? h('pre.peek.writing', writing) : null);
 }
 const changes = (part) => (part.additions == null ? null
 	: h('span.delta', h('span.add', `+${part.additions}`), part.deletions ? h('span.rem', `−${part.deletions}`) : null));
@@ -253,7 +253,7 @@ function drawChildEnd({ part, child }) {
 }
 
 function drawShell({ entry, id }) {
-	const out = h('div.tbl', { html: entry.html, tabindex: 0, role: 'region', 'aria-label': 'Output' });
+	const out = h('pre.term', { html: entry.html, tabindex: 0, role: 'region', 'aria-label': 'Output' });
 	if (entry.open) paint(out, `${id}/${id}`);
 	return h('div.list.tools', h('details.call', { open: true, class: entry.exit ? 'bad' : '' },
 		h('summary', icon('terminal'), h('b', 'You ran'), h('code', entry.command), h('span.grow'),
@@ -301,6 +301,7 @@ function drawTurn({ entry, turn }, context) {
 }
 
 function drawFailure({ entry }, context) {
+	if (/interrupted/i.test(entry.error)) return h('div.mark', h('span.mark-l', icon('stop'), h('b', 'Interrupted'), h('span', entry.error)));
 	return h('div.turnfail', { role: 'note' }, icon('alert'), h('div', h('b', 'The turn failed'), h('p', entry.error),
 		h('div.row', h('button.btn.small', { type: 'button', onclick: () => context.retry() }, 'Try again'),
 			h('button.btn.small', { type: 'button', onclick: () => copy(entry.error) }, 'Copy details'))));
@@ -332,7 +333,7 @@ export function paint(box, name) {
 export function paintRow(list, name) {
 	const [message, part] = name.split('/');
 	const el = list.live.get(message === part ? message : name);
-	const box = el?.querySelector('.md, .call .tbl');
+	const box = el?.querySelector('.md, .call > .term');
 	if (box && !el.querySelector('[data-call]')) paint(box, name);
 	else paintInput(name);
 }

@@ -166,8 +166,8 @@ export function saveDraft(id, text) {
 /** What a Session does, in the words of the page: a key of STATE in dom.js. */
 export function stateOf(session) {
 	const waits = session.waits || [];
-	if (session.requests || waits.some((wait) => wait.kind === 'budget' || wait.kind === 'authorization')) return 'waiting';
 	if (session.state === 'unfinished') return 'interrupted';
+	if (session.requests || waits.some((wait) => wait.kind === 'budget' || wait.kind === 'authorization')) return 'waiting';
 	if (session.state === 'waiting') return 'running';
 	if (session.state === 'running' && waits.some((wait) => wait.kind === 'retry')) return 'retrying';
 	return session.state;
@@ -278,7 +278,7 @@ const FRAMES = {
 		live.clear();
 		if (state.session && !state.head) {
 			state.head = frame.head ?? 0;
-			loadNewest();
+			loadNewest({ keepOlder: true });
 		}
 		if (!resuming) connected();
 	},

@@ -1,5 +1,5 @@
 // Pages for those who are not signed in: the password, a one-time code, and a link that answers one request.
-import { h, icon, put, skeleton, spinner, moment, now } from './dom.js';
+import { h, icon, put, skeleton, spinner, moment, now, plain } from './dom.js';
 import { state, post, setKey, restart, ApiError } from './data.js';
 
 const frame = (...content) => h('main.login', { id: 'main', tabindex: -1 }, content);
@@ -100,8 +100,9 @@ function approval({ request, body }, token, box) {
 	return [
 		h('h1', `${request.agent || 'The agent'} asks: ${permission.action}`),
 		h('p.dim', [...(request.titles || [])].join(' › '), ` · since ${moment(Math.min(request.since, now()))}`),
-		h('pre.ask-code', { tabindex: 0, 'aria-label': 'What it asks for' }, h('code', permission.resources.join('\n'))),
-		body?.html ? h('details.ask-diff', { open: true }, h('summary', h('span.dim', 'The call')), h('div.tbl', { html: body.html, tabindex: 0, role: 'region', 'aria-label': 'The call' })) : null,
+		h('pre.ask-code', { tabindex: 0, 'aria-label': 'What it asks for' }, h('code', plain(permission.resources.join('\n')))),
+		body?.html ? h('details.ask-diff', { open: true }, h('summary', h('span.dim', 'The call')),
+			h('div.tbl', { html: body.html, tabindex: 0, role: 'region', 'aria-label': 'The call' })) : null,
 		h('div.ask-acts', h('button.btn.primary', { type: 'button', onclick: reply('once', 'Allowed once') }, 'Allow once'),
 			h('button.btn.danger', { type: 'button', onclick: reply('reject', 'Denied') }, 'Deny')),
 		why, problem,
