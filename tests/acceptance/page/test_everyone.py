@@ -33,7 +33,7 @@ def views(machine: Machine) -> list[str]:
 
 def settled(page: Page) -> None:
     """Nothing is being loaded any more."""
-    expect(page.get_by_role("img", name="Loading")).to_have_count(0)
+    expect(page.get_by_role("img", name="Loading"), page.url).to_have_count(0)
     expect(page.get_by_role("main")).to_be_visible()
 
 

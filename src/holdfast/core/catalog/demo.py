@@ -20,8 +20,8 @@ def _priced(id: str, name: str, limit: ModelLimit, input: float, output: float, 
 _MODELS = (
     new_model(DEMO, "echo"),
     new_model(DEMO, "scripted"),
-    _priced("story", "Story", ModelLimit(context=32_000, output=4_000), 3.0, 15.0, 0.3),
-    _priced("story-mini", "Story mini", ModelLimit(context=64_000, output=4_000), 0.25, 2.0, 0.025),
+    _priced("story", "Story", ModelLimit(context=64_000, output=8_000), 3.0, 15.0, 0.3),
+    _priced("story-mini", "Story mini", ModelLimit(context=128_000, output=8_000), 0.25, 2.0, 0.025),
 )
 
 DEMO_ENTRY = ProviderEntry(
