@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.schema.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from holdfast.client.call import Located, Options, Page
+    from holdfast.client.call import Listing, Located, Options, Page
     from holdfast.client.connect import connect, connect_sync
     from holdfast.client.errors import ActivityFailed, ClientError, StructuredOutputFailed, check_outcome
     from holdfast.client.generated.async_client import AsyncClient
@@ -145,6 +145,7 @@ _PUBLIC = {
     "InvalidRequest": "holdfast.schema.exceptions",
     "JsonCodec": "holdfast.core.context.source",
     "LiveEvent": "holdfast.schema.typed_event",
+    "Listing": "holdfast.client.call",
     "Located": "holdfast.client.call",
     "Location": "holdfast.schema.location",
     "MessageNotFound": "holdfast.schema.exceptions",
@@ -260,6 +261,7 @@ __all__ = [
     "InvalidFormAnswer",
     "InvalidRequest",
     "JsonCodec",
+    "Listing",
     "LiveEvent",
     "Located",
     "Location",

@@ -201,6 +201,26 @@ async def test_the_ledger_says_what_each_request_was_and_cost(world: World) -> N
         assert older.items == turns[2:4]
 
 
+@pytest.mark.parametrize("npm", ["@ai-sdk/anthropic", "@ai-sdk/openai", "@ai-sdk/google"])
+async def test_the_size_is_known_in_every_dialect(world: World, npm: str) -> None:
+    """WEB-200, WEB-201: only markers for the cache that move with the conversation are not counted."""
+    world.configure(provider={"mock": world.provider(npm, cost=COST, limit=LIMIT)})
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        for text in ("one", "two"):
+            await ask(hf, session, text)
+        entries = (await hf.sessions.ledger(session.id)).items
+    assert len(entries) == len(world.model.requests) == 2
+    for entry, request in zip(entries, world.model.requests, strict=True):
+        assert entry.bytes is not None
+        plain = request.raw.replace(b',"cache_control":{"type":"ephemeral"}', b"")
+        assert len(plain) <= entry.bytes.total <= len(request.raw)
+        assert 0 < entry.bytes.baseline < entry.bytes.system
+        assert 0 < entry.bytes.total - entry.bytes.system - entry.bytes.tools < 200
+    assert entries[1].bytes is not None
+    assert entries[1].bytes.same > len(world.model.requests[0].raw) - 300
+
+
 async def test_a_break_of_the_prefix_has_its_price(world: World) -> None:
     """WEB-204: what was sent again and not read from the cache, at the difference of the prices; nothing where the
     prefix held, and where no price is known."""
@@ -328,15 +348,19 @@ async def test_the_timeline_says_where_the_time_went(world: World) -> None:
         assert kinds.count("prompt") == 6
         assert kinds.count("revert") == 1
         assert kinds.count("prefix") == sum(bool(entry.causes) for entry in entries)
-        page = await hf.sessions.timeline(session.id, limit=4)
-        pages = [*page.spans]
-        while page.more:
-            page = await hf.sessions.timeline(session.id, limit=4, before=min(span.seq for span in page.spans))
-            check_time(page, session)
-            pages += page.spans
-        assert {(span.lane, span.seq, span.start, span.end) for span in pages} == {
-            (span.lane, span.seq, span.start, span.end) for span in timeline.spans
-        }
+        for limit in (1, 4):
+            page = await hf.sessions.timeline(session.id, limit=limit)
+            pages, moments = [*page.spans], [*page.moments]
+            while page.more:
+                before = min(span.seq for span in page.spans)
+                page = await hf.sessions.timeline(session.id, limit=limit, before=before)
+                check_time(page, session)
+                pages += page.spans
+                moments += page.moments
+            assert sorted((span.seq, span.lane, span.start, span.end) for span in pages) == sorted(
+                (span.seq, span.lane, span.start, span.end) for span in timeline.spans
+            )
+            assert sorted(moment.seq for moment in moments) == [moment.seq for moment in timeline.moments]
         assert not timeline.more
 
 

@@ -70,7 +70,7 @@ class TurnDispatched(SessionPayload):
     broke_by: tuple[str, ...] | None = None
     """The plugins, where a hook is the cause."""
     bytes: RequestBytes | None = None
-    """The size of the request, without cache markers. Absent if nothing is sent."""
+    """The size of the request, without cache markers in its conversation. Absent if nothing is sent."""
     kept: int | None = None
     """With how many of these bytes the next request begins too, unless something breaks that."""
 

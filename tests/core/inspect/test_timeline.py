@@ -197,6 +197,15 @@ def test_facts_of_a_later_page_end_spans_and_begin_none() -> None:
     assert not folding.open
 
 
+def test_a_request_that_is_asked_on_the_next_page_is_not_work_of_the_tool() -> None:
+    """WEB-207, WEB-209."""
+    given = (sent(0), started(1), called(2), asked(3), replied(500), settled(600), ended(601))
+    folding = Folding({}, until=3)
+    for fact in facts(*given):
+        folding.take(fact)
+    assert bare(folding.close()[0]) == [("provider", 0, 2), ("tool", 500, 600)]
+
+
 def test_a_subject_is_one_short_line() -> None:
     """WEB-206: whatever the model wrote."""
     assert subject_of("bash", {"command": "a\n\tb  c", "description": "d"}) == "bash a b c"

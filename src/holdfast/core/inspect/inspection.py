@@ -148,8 +148,10 @@ class Inspection:
         now = max(self._clock.now(), facts[-1].fact.timestamp if facts else 0)
         spans = [replace(span, end=None) if span.end is not None and span.end > now else span for span in spans]
         if len(spans) > limit:
-            more, spans = True, spans[-limit:]
-            moments = [moment for moment in moments if moment.time >= spans[0].start]
+            # By sequence, as pages are: those that one event began are not parted.
+            more, first = True, sorted(span.seq for span in spans)[-limit]
+            spans = [span for span in spans if span.seq >= first]
+            moments = [moment for moment in moments if moment.seq >= first]
         start = spans[0].start if more and spans else min([session.time.created, *(span.start for span in spans)])
         return Timeline(start=start, end=now, spans=tuple(spans), moments=tuple(moments), more=more)
 

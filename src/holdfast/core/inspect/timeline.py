@@ -62,7 +62,8 @@ class Folding:
         """When the newest call of the open turn was complete."""
         self._retry: Span | None = None
         self._calls: dict[Call, Waiting] = {}
-        self._people: dict[str, tuple[Span, Call]] = {}
+        self._people: dict[str, tuple[Span | None, Call]] = {}
+        """Requests to people and the calls that wait for them. One that is asked after the page has no span."""
         self._inputs: dict[str, Span] = {}
         self._compactions: dict[str, Span] = {}
         self._shells: dict[str, Span] = {}
@@ -112,8 +113,8 @@ class Folding:
     @property
     def open(self) -> bool:
         """Whether the end of something that began is not known yet."""
-        waiting = (self._provider, self._retry, self._gone)
-        return any(waiting) or any((self._calls, self._people, self._inputs, self._compactions, self._shells))
+        waiting = (self._provider, self._retry, self._gone, *(span for span, _ in self._people.values()))
+        return any(waiting) or any((self._calls, self._inputs, self._compactions, self._shells))
 
     def take(self, item: StoredFact) -> None:
         if item.type == UNREADABLE:
@@ -154,7 +155,7 @@ class Folding:
             self._provider = replace(self._provider, first=max(item.fact.timestamp, self._provider.start))
 
     def _answered(self, item: StoredFact) -> None:
-        self._called = item.fact.timestamp
+        self._end_provider(item.fact.timestamp, "the answer was complete, and its calls went on")
 
     def _step_ended(self, item: StoredFact) -> None:
         finish = item.fact.finish or "unknown"
@@ -211,8 +212,6 @@ class Folding:
         kind = item.type.partition(".")[0]
         call = (request.caller.message_id, request.caller.call_id)
         span = self._begun("person", item, request.what, f"A {kind} waited for a person", call_id=call[1])
-        if span is None:
-            return
         self._people[request.id] = span, call
         if (waiting := self._calls.get(call)) is not None:
             if not waiting.asked and item.fact.timestamp - waiting.span.start >= INBOX_MILLISECONDS:
@@ -224,9 +223,10 @@ class Folding:
         if found is None:
             return
         span, call = found
-        self._ended_span(span, item.fact.timestamp, _reply(item))
+        if span is not None:
+            self._ended_span(span, item.fact.timestamp, _reply(item))
         if (waiting := self._calls.get(call)) is not None:
-            resumed = replace(waiting.span, start=max(span.start, item.fact.timestamp))
+            resumed = replace(waiting.span, start=max(waiting.span.start, item.fact.timestamp))
             self._calls[call] = Waiting(resumed, waiting.asked - 1)
 
     # -- inputs, compaction, shell -------------------------------------------------------------------------------

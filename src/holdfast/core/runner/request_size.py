@@ -9,7 +9,7 @@ from holdfast.schema.frozen import Frozen
 from holdfast.schema.ledger import RequestBytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from holdfast.llm.body import Draft
     from holdfast.llm.request import SystemPart, ToolDefinition
@@ -52,8 +52,7 @@ class RequestSize(Frozen):
         time is that of comparing them, so this is for requests that do not extend the earlier one."""
         if earlier is self.draft:
             return min(kept, self.kept)
-        one, other = b"".join(earlier.chunks())[:kept], b"".join(self.draft.chunks())[: self.kept]
-        return common_start(one, other)
+        return min(kept, self.kept, common_start(earlier.chunks(), self.draft.chunks()))
 
     def recorded(self, same: int) -> RequestBytes:
         """What is around the conversation and no system text is tools, if there are any: controls are short."""
@@ -68,14 +67,34 @@ class RequestSize(Frozen):
         )
 
 
-def common_start(one: bytes, other: bytes) -> int:
-    """The length of the longest common prefix."""
-    shorter = min(len(one), len(other))
-    start = next((at for at in range(0, shorter, BLOCK) if one[at : at + BLOCK] != other[at : at + BLOCK]), shorter)
-    low, high = start, min(start + BLOCK, shorter)
+def common_start(one: Iterable[bytes], other: Iterable[bytes]) -> int:
+    """The length of the longest common prefix of two texts in pieces. Nothing behind it is looked at."""
+    length = 0
+    for left, right in _in_step(one, other):
+        if left != right:
+            return length + _differ_at(left, right)
+        length += len(left)
+    return length
+
+
+def _in_step(one: Iterable[bytes], other: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Both texts in blocks that stand at the same place, as far as the shorter one reaches."""
+    ones, others = (piece for piece in one if piece), (piece for piece in other if piece)
+    left, right = next(ones, b""), next(others, b"")
+    while left and right:
+        size = min(len(left), len(right))
+        for at in range(0, size, BLOCK):
+            end = min(at + BLOCK, size)
+            yield left[at:end], right[at:end]
+        left, right = left[size:] or next(ones, b""), right[size:] or next(others, b"")
+
+
+def _differ_at(left: bytes, right: bytes) -> int:
+    """The place of the first difference of two blocks of one size that are not equal."""
+    low, high = 0, len(left) - 1
     while low < high:
         middle = (low + high + 1) // 2
-        if one[start:middle] == other[start:middle]:
+        if left[:middle] == right[:middle]:
             low = middle
         else:
             high = middle - 1

@@ -33,10 +33,13 @@ export function cacheMap(rows, { unit, selected, pick }) {
 			props,
 			hatch(),
 			grid(max, foot, frame),
-			list.map((mark) => mark.el),
+			list.map((mark) => [mark.el, words(mark.el)]),
 		);
 	});
 }
+
+/** The texts of a mark, beside it: they are not its name, which a person would have to say to choose it. */
+const words = (el) => s('g.words', [...el.querySelectorAll('text')]);
 
 const noted = (row, unit) => row[unit] && (row.causes.length > 0 || row.expired || row.purpose === 'compaction');
 const heightOf = (row, unit) => (noted(row, unit) ? 34 : 19);
