@@ -208,7 +208,8 @@ function drawCall(entry, part) {
 	const el = h('details.call', { class: CALL_CLASS[part.status] || '', open, ontoggle: toggled }, sum, body);
 	if (el.open) fillCall(body, entry, part);
 	const writing = part.status === 'pending' && live.get(key)?.tail;
-	return h('div.callbox', { 'data-call': key }, el, part.peek && !el.open ? h('pre.peek', part.peek.trim()) : null, writing ? h('pre.peek.writing', writing) : null);
+	const peek = part.peek && !el.open ? h('pre.peek', part.peek.trim()) : null;
+	return h('div.callbox', { 'data-call': key }, el, peek, writing ? h('pre.peek.writing', writing) : null);
 }
 const changes = (part) => (part.additions == null ? null
 	: h('span.delta', h('span.add', `+${part.additions}`), part.deletions ? h('span.rem', `−${part.deletions}`) : null));
@@ -224,7 +225,8 @@ async function fillCall(body, entry, part) {
 	put(body, h('div.note', skeleton(3)));
 	try {
 		const { data } = await get(sessionPath(entry.sessionID || state.session, `/rendered/${entry.id}/${encodeURIComponent(part.id)}`));
-		put(body, h('div.tbl', { html: data.html, tabindex: 0, role: 'region', 'aria-label': part.name }), data.cut ? h('p.dim.note', 'A part was left out because of its size.') : null,
+		const region = { tabindex: 0, role: 'region', 'aria-label': `${part.name} ${part.title}` };
+		put(body, h('div.tbl', { html: data.html, ...region }), data.cut ? h('p.dim.note', 'A part was left out because of its size.') : null,
 			data.paths?.length ? h('p.dim.note', 'The whole output: ', data.paths.map((path) => h('code', path))) : null);
 	} catch (error) {
 		body.filled = false;
@@ -253,7 +255,7 @@ function drawChildEnd({ part, child }) {
 }
 
 function drawShell({ entry, id }) {
-	const out = h('pre.term', { html: entry.html, tabindex: 0, role: 'region', 'aria-label': 'Output' });
+	const out = h('pre.term', { html: entry.html, tabindex: 0, role: 'region', 'aria-label': `Output of ${entry.command}` });
 	if (entry.open) paint(out, `${id}/${id}`);
 	return h('div.list.tools', h('details.call', { open: true, class: entry.exit ? 'bad' : '' },
 		h('summary', icon('terminal'), h('b', 'You ran'), h('code', entry.command), h('span.grow'),
