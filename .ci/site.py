@@ -1,8 +1,8 @@
 """Prepares the documentation for the site generator: `python .ci/site.py build` fills `build/` for `zensical build`.
 
-Pages of `docs/` and of the root of the repository are copied. Links between pages are adapted to their new places,
-links to other files of the repository become plain text, and a link to a file that does not exist is an error. The
-navigation follows from the folders."""
+Pages of `docs/` and of the root of the repository are copied, and the pictures. Links between pages are adapted to
+their new places, links to other files of the repository become plain text, and a link to a file that does not exist is
+an error. The navigation follows from the folders."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ FROM_ROOT = {
     "SECURITY.md": "project/security.md",
     "CHANGELOG.md": "project/changelog.md",
 }
+PICTURES = "docs/pictures/"
 # Code is matched first, so that what looks like a link inside it is left alone.
 CODE = r"(?P<code>^```.*?^```$|`[^`\n]+`)"
 LINK = re.compile(CODE + r"|(?P<text>\[[^\]\n]*\])\((?P<target>[^)\s]+)\)", re.MULTILINE | re.DOTALL)
@@ -52,6 +53,7 @@ def main(folder: Path) -> int:
         path = source / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(site_text(text, origin, pages), encoding="utf-8")
+    shutil.copytree(ROOT / PICTURES, source / "pictures")
     (folder / "zensical.toml").write_text(configuration(pages), encoding="utf-8")
     return 0
 
@@ -105,9 +107,10 @@ def _in_site(target: str, origin: str, pages: dict[str, str]) -> str | None:
         raise BrokenLink(origin, target)
     if (ROOT / found).is_dir():
         found = f"{found}/README.md"
-    if found not in pages:
+    place = found.removeprefix("docs/") if found.startswith(PICTURES) else pages.get(found)
+    if place is None:
         return None
-    return os.path.relpath(pages[found], os.path.dirname(pages[origin]) or ".") + hash + anchor
+    return os.path.relpath(place, os.path.dirname(pages[origin]) or ".") + hash + anchor
 
 
 def configuration(pages: dict[str, str]) -> str:

@@ -37,6 +37,7 @@ def site() -> ModuleType:
         ("docs/how-to/trust.md", "[us](../../SECURITY.md)", "[us](../project/security.md)"),
         ("docs/README.md", "[rules](spec)", "[rules](spec/README.md)"),
         ("docs/README.md", "[the licence](../LICENSE)", "the licence"),
+        ("docs/how-to/trust.md", "![a page](../pictures/session.png)", "![a page](../pictures/session.png)"),
         ("docs/README.md", "[away](https://example.com) [here](#top)", "[away](https://example.com) [here](#top)"),
         ("docs/README.md", "`[not](a/link)`", "`[not](a/link)`"),
         ("docs/README.md", "```sh fails\n[not](a/link)\n```\n", "```sh\n[not](a/link)\n```\n"),

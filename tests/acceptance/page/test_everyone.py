@@ -16,7 +16,7 @@ from tests.acceptance.page.provider import Provider, Reply, calling
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
 AXE = "4.14.0"
-PHONE = {"width": 360, "height": 740, "has_touch": True, "is_mobile": True}
+PHONE: dict[str, Any] = {"width": 360, "height": 740, "has_touch": True, "is_mobile": True}
 TABS = ("context", "cache", "timeline", "cost", "changes", "events")
 OVERFLOW = "() => document.scrollingElement.scrollWidth - document.scrollingElement.clientWidth"
 
