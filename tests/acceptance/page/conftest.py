@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -157,13 +157,3 @@ def pages(browser: Browser, states: dict[str, StorageState]) -> Iterator[Pages]:
     pages = Pages(browser, states)
     yield pages
     assert pages.close() == []
-
-
-@pytest.fixture
-def open_page(pages: Pages, machine: Machine) -> Callable[..., Page]:
-    """Opens a path of the shared server, signed in."""
-
-    def open(path: str = "/", **options: Any) -> Page:
-        return pages.open(machine, path, **options)
-
-    return open
