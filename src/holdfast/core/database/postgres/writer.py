@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.database.errors import Fenced, InvalidDurableEvent, Moved, Refused, StorageClosed, StorageUnavailable
 from holdfast.core.database.job import Job, Outcome, answer
 from holdfast.core.database.postgres.address import LOCK_SECONDS
+from holdfast.core.database.postgres.batch import Batches
 from holdfast.core.database.postgres.course import Course
 from holdfast.core.database.postgres.errors import CONFLICTS, EXPECTATION, LOCK_TIMEOUT, UNIQUE, translate
 from holdfast.core.database.postgres.flight import APPEND, CHECK, FENCE, REPLAY, Failure, Plan, Planner
@@ -57,7 +58,9 @@ class Writers:
         self._closed = False
         try:
             for number in range(count):
-                self._writers.append(Writer(number, Course(address), Planner(statements), committed))
+                self._writers.append(
+                    Writer(number, Course(address, Batches(statements.queries)), Planner(statements), committed)
+                )
         except BaseException:
             self.close()
             raise
