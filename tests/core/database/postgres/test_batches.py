@@ -252,7 +252,7 @@ PARTS: list[dict[str, Any]] = [
 async def test_any_units_leave_the_rows_that_sqlite_has(
     one: PostgresDatabase, pooled: PooledDatabase, sqlite: SqliteDatabase, seen: Seen, seed: int
 ) -> None:
-    """STO-045: whatever statements units have in common, and if one of them fails."""
+    """STO-046: whatever statements units have in common, and if one of them fails."""
     story = Story(seed)
     for id in SESSIONS:
         for first in (story.create(id), story.lease(id)):
