@@ -26,8 +26,8 @@ TOKEN = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|::\s*\w+|:([A-Za-z_]\w*)"
 _BLOB = re.compile(r"\bas\s+blob\s*\)\s*(?:end\s+)?as\s+(\w+)", re.IGNORECASE)
 
 HEAD = "holdfast.head"
-HEAD_NAME = HEAD.encode()
 """The setting that holds the head of an aggregate, unless several are told apart by a number after that."""
+HEAD_NAME = HEAD.encode()
 
 NO_BUDGETS, COUNTS, RESHAPES = range(3)
 """What a statement does to budgets: nothing, or it concerns what they count, or it changes which there are."""
