@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from psycopg import Error, pq
-from psycopg.pq import ConnStatus, ExecStatus, PollingStatus
+from psycopg.pq import ConnStatus, ExecStatus, Format, PollingStatus
 
 from holdfast.core.database.errors import StoragePooled, StorageReplaced, StorageTooOld, StorageUnavailable
 from holdfast.core.database.postgres.address import LISTENING, READING, WRITING, conninfo
@@ -80,6 +80,7 @@ class Connection:
         pgconn.enter_pipeline_mode()
 
     def queue(self, statement: Compiled, values: Sequence[bytes | None]) -> None:
+        formats = [Format.BINARY] * len(values) if statement.binary else None
         try:
             if self._prepares:
                 key = statement.key
@@ -87,9 +88,9 @@ class Connection:
                     self.pgconn.send_prepare(key, statement.sql)
                     self._prepared.add(key)
                     self._sent.append(key)
-                self.pgconn.send_query_prepared(key, values)
+                self.pgconn.send_query_prepared(key, values, formats)
             else:
-                self.pgconn.send_query_params(statement.sql, values)
+                self.pgconn.send_query_params(statement.sql, values, param_formats=formats)
         except Error as error:
             raise ConnectionLost(str(error).strip()) from error
         self._sent.append(QUERY)

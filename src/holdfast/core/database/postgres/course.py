@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
 
     from holdfast.core.database.postgres.address import Address
+    from holdfast.core.database.postgres.batch import Batches
     from holdfast.core.database.postgres.connection import Connection
 
 FIRST_DELAY, LAST_DELAY = 0.05, 2.0
@@ -66,14 +67,14 @@ log = logging.getLogger(__name__)
 class Course:
     """Used by one thread, but for `waiting_since` and `give_up`. Connects when it is first used."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, batches: Batches) -> None:
         self.address = address
         self._lost: float | None = None
         """Since when there is no connection."""
         self._sent: float | None = None
         """Since when an answer is due."""
         self._id = f"{address.application}:{secrets.token_hex(8)}"
-        self._flight = Flight(self._id, address.lock_class)
+        self._flight = Flight(self._id, address.lock_class, batches)
         self._number = 0
         """The number of the newest flight."""
         self._after = 0

@@ -4,6 +4,7 @@
     the writer's row         says which flight this is; not the expected one: fenced
     locks                    budgets, lineage, new aggregates, heads, totals; each kind in the order of its keys
     each unit                before, fence, advance, projections, local, events
+    groups of units          the same, a statement at a time for all of them (`batch.py`)
     commit
 
 Invariants
@@ -20,9 +21,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from psycopg.pq import ExecStatus
 
+from holdfast.core.database.postgres.batch import FEWEST, Batches, Group
 from holdfast.core.database.postgres.errors import EXPECTATION, StatementFailed, failure
 from holdfast.core.database.postgres.statement import (
     HEAD,
+    HEAD_NAME,
     NO_BUDGETS,
     RESHAPES,
     Compiled,
@@ -33,7 +36,7 @@ from holdfast.core.database.postgres.statement import (
 from holdfast.core.database.unit import Committed, Statement, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from psycopg.pq.abc import PGresult
 
@@ -185,13 +188,13 @@ class Planner:
                 compiled = get(statement.name, True, statement.changes, statement.found)
                 values = compiled.values(statement.params)
                 if compiled.relative:
-                    values.append(b"%d" % back)
+                    values += (b"%d" % back, HEAD_NAME)
                 steps.append(Step(compiled, values, APPEND, statement))
         for statement in unit.local:
             compiled = get(statement.name, True, statement.changes, statement.found)
             values = compiled.values(statement.params)
             if compiled.relative:
-                values.append(b"0")
+                values += (b"0", HEAD_NAME)
             steps.append(Step(compiled, values, APPEND, statement))
         for start in range(0, len(unit.events), ROWS_PER_INSERT):
             rows = unit.events[start : start + ROWS_PER_INSERT]
@@ -213,15 +216,21 @@ class Planner:
 class Flight:
     """Sends plans over a connection, and reads what became of them."""
 
-    def __init__(self, writer_id: str, lock_class: int) -> None:
+    def __init__(self, writer_id: str, lock_class: int, batches: Batches) -> None:
         self._writer_id = encode(writer_id)
         self._lock_class = encode(lock_class)
+        self._batches = batches
         self._known: set[str] = set()
         """Aggregates that have a head, so that locking the head is enough."""
 
     def fly(self, connection: Connection, plans: Sequence[Plan], number: int, after: int) -> list[Committed] | Failure:
         """Commit the plans as flight `number`, the next one after the flight `after`. Raises ConnectionLost, after
         which the outcome is unknown."""
+        return self._fly(connection, plans, number, after, grouped=len(plans) >= FEWEST)
+
+    def _fly(
+        self, connection: Connection, plans: Sequence[Plan], number: int, after: int, *, grouped: bool
+    ) -> list[Committed] | Failure:
         connection.queue(BEGIN, ())
         connection.queue_settings()
         first = 2
@@ -232,22 +241,29 @@ class Flight:
         aggregates = {id for plan in plans for id in (plan.unit.aggregate_id, *plan.unit.locks)}
         known = aggregates & self._known
         first += self._queue_locks(connection, plans, aggregates, known)
-        flown = [plan.moving() if plan.unit.aggregate_id in known else plan for plan in plans]
-        for plan in flown:
-            for step in plan.steps:
-                connection.queue(step.compiled, step.values)
+        parts: Sequence[Plan | Group] = self._batches.arrange(plans, known) if grouped else plans
+        grouped = len(parts) < len(plans)
+        sent = [_queue(connection, part, known) for part in (parts if grouped else plans)]
         connection.queue(COMMIT, ())
         results = connection.exchange()
         if results[-1].command_status == b"COMMIT":
             self._note_heads(plans)
-            return _committed(results, flown, first)
+            return _committed(results, plans, sent, first)
         connection.queue(ROLLBACK, ())
         connection.exchange()
-        failed = _failure(results, flown, first, fenced=2 if not after else 1)
-        if known and failed.plan is None and not failed.fenced and failed.error.sqlstate == EXPECTATION:
+        place = next((place for place, result in enumerate(results) if result.status == ExecStatus.FATAL_ERROR), None)
+        if place is None:
+            return Failure(None, None, StatementFailed("40000", "the server rolled the transaction back"))
+        error = failure(results[place])
+        if place >= first:
+            if grouped:
+                return self._fly(connection, plans, number, after, grouped=False)
+            return _failure(error, sent, place - first)
+        fenced = error.sqlstate == EXPECTATION and place == (1 if after else 2)
+        if known and not fenced and error.sqlstate == EXPECTATION:
             self._known -= known  # one of them was removed
-            return self.fly(connection, plans, number, after)
-        return failed
+            return self._fly(connection, plans, number, after, grouped=False)
+        return Failure(None, None, error, fenced=fenced)
 
     def _queue_locks(self, connection: Connection, plans: Sequence[Plan], aggregates: set[str], known: set[str]) -> int:
         """Locks come in this order everywhere, so that flights do not wait for each other in a circle."""
@@ -276,34 +292,55 @@ class Flight:
         self._known.update(plan.unit.aggregate_id for plan in plans if plan.advance is not None)
 
 
-def _committed(results: list[PGresult], plans: Sequence[Plan], place: int) -> list[Committed]:
-    found = []
-    for plan in plans:
-        if plan.advance is not None:
-            value = results[place + plan.advance].get_value(0, 0)
+class Sent(NamedTuple):
+    part: Plan | Group
+    steps: Sequence[Step]
+    """Of a single unit."""
+    size: int
+    """How many statements it was."""
+    advance: int | None
+    """Which of them returned the new heads."""
+
+
+def _queue(connection: Connection, part: Plan | Group, known: set[str]) -> Sent:
+    if isinstance(part, Group):
+        statements = list(part.statements())
+        for compiled, values in statements:
+            connection.queue(compiled, values)
+        return Sent(part, (), len(statements), part.advance)
+    plan = part.moving() if part.unit.aggregate_id in known else part
+    for step in plan.steps:
+        connection.queue(step.compiled, step.values)
+    return Sent(part, plan.steps, len(plan.steps), plan.advance)
+
+
+def _committed(results: list[PGresult], plans: Sequence[Plan], sent: Sequence[Sent], place: int) -> list[Committed]:
+    heads: dict[int, int] = {}
+    for part, _, size, advance in sent:
+        if advance is not None:
+            moved = part.moved if isinstance(part, Group) else [part]
+            value = results[place + advance].get_value(0, 0)
             assert value is not None
-            last = int(value)
-            found.append(Committed(last - len(plan.unit.events) + 1, last))
-        elif plan.unit.rebuild:
-            found.append(Committed(0, max((event.seq or 0 for event in plan.unit.events), default=-1)))
-        else:
-            found.append(Committed(-1, -1))
-        place += len(plan.steps)
-    return found
+            heads.update(zip(map(id, moved), map(int, value.strip(b"{}").split(b",")), strict=True))
+        place += size
+    return [_outcome(plan, heads) for plan in plans]
 
 
-def _failure(results: list[PGresult], plans: Sequence[Plan], first: int, fenced: int) -> Failure:
-    place = next((place for place, result in enumerate(results) if result.status == ExecStatus.FATAL_ERROR), None)
-    if place is None:
-        return Failure(None, None, StatementFailed("40000", "the server rolled the transaction back"))
-    error = failure(results[place])
-    if place < first:
-        return Failure(None, None, error, fenced=place == fenced and error.sqlstate == EXPECTATION)
-    place -= first
-    for index, plan in enumerate(plans):
-        if place < len(plan.steps):
-            return Failure(index, plan.steps[place], error)
-        place -= len(plan.steps)
+def _outcome(plan: Plan, heads: Mapping[int, int]) -> Committed:
+    if plan.advance is not None:
+        last = heads[id(plan)]
+        return Committed(last - len(plan.unit.events) + 1, last)
+    if plan.unit.rebuild:
+        return Committed(0, max((event.seq or 0 for event in plan.unit.events), default=-1))
+    return Committed(-1, -1)
+
+
+def _failure(error: StatementFailed, sent: Sequence[Sent], place: int) -> Failure:
+    """Which step of which plan failed, in a flight without groups."""
+    for index, part in enumerate(sent):
+        if place < part.size:
+            return Failure(index, part.steps[place], error)
+        place -= part.size
     return Failure(None, None, error)
 
 
@@ -317,8 +354,9 @@ def _append(events: Sequence[NewEvent], aggregate: bytes | None, back: int) -> S
 @cache
 def _insert(count: int) -> Compiled:
     """Inserts events of one aggregate, $1, of which $2 more follow."""
+    head = f"current_setting('{HEAD}')::bigint - $2::bigint"
     rows = (
-        f"(${n}::text, $1, {HEAD} - ($2::bigint + {count - 1 - index}), ${n + 1}::text, ${n + 2}::text, ${n + 3}::text)"
+        f"(${n}::text, $1, {head} - {count - 1 - index}, ${n + 1}::text, ${n + 2}::text, ${n + 3}::text)"
         for index, n in enumerate(range(3, 3 + 4 * count, 4))
     )
     return Compiled("insert into event (id, aggregate_id, seq, type, data, metadata) values " + ", ".join(rows))

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from holdfast.core.database.unit import Value
 
 FOLDER = Path(__file__).parent
-_TOKEN = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|::\s*\w+|:([A-Za-z_]\w*)""")
+TOKEN = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|::\s*\w+|:([A-Za-z_]\w*)""")
 _BLOB = re.compile(r"\bas\s+blob\s*\)\s*(?:end\s+)?as\s+(\w+)", re.IGNORECASE)
 
-HEAD = "current_setting('holdfast.head')::bigint"
+HEAD = "holdfast.head"
+"""The setting that holds the head of an aggregate, unless several are told apart by a number after that."""
+HEAD_NAME = HEAD.encode()
 
 NO_BUDGETS, COUNTS, RESHAPES = range(3)
 """What a statement does to budgets: nothing, or it concerns what they count, or it changes which there are."""
@@ -38,16 +40,19 @@ _COUNTED = re.compile(r"\bbudget_(total|share)\b")
 class Compiled:
     """A statement, its name among prepared ones, and the names of its parameters in order."""
 
-    __slots__ = ("budgets", "key", "names", "relative", "sql")
+    __slots__ = ("binary", "budgets", "key", "names", "relative", "sql")
 
-    def __init__(self, sql: str, names: tuple[str, ...] = (), *, relative: bool = False) -> None:
+    def __init__(self, sql: str, names: tuple[str, ...] = (), *, relative: bool = False, binary: bool = False) -> None:
         self.sql = sql.encode()
         # Made from the text: behind a pooler another process may have prepared something else under a mere number.
         self.key = b"h" + hashlib.blake2b(self.sql, digest_size=12).hexdigest().encode()
         self.names = names
         self.budgets = NO_BUDGETS
+        self.binary = binary
+        """Its parameters are in binary format, all of them."""
         self.relative = relative
-        """Has a parameter more, at the end: how many new events of the aggregate follow."""
+        """Has two parameters more, at the end: how many new events of the aggregate follow, and the name of the setting
+        that holds its head."""
 
     def values(self, params: Mapping[str, Value]) -> list[bytes | None]:
         return [encode(params[name]) for name in self.names]
@@ -65,8 +70,8 @@ def compile_statement(sql: str, *, relative: bool = False) -> Compiled:
             return "\0"
         return f"${places.setdefault(name, len(places) + 1)}"
 
-    text = _TOKEN.sub(replace, sql)
-    head = f"({HEAD} - ${len(places) + 1}::bigint)"
+    text = TOKEN.sub(replace, sql)
+    head = f"(current_setting(${len(places) + 2}::text)::bigint - ${len(places) + 1}::bigint)"
     return Compiled(text.replace("\0", head), tuple(places), relative="\0" in text)
 
 
@@ -83,14 +88,14 @@ class Statements:
     """The named statements of this store, compiled at their first use."""
 
     def __init__(self, queries: Mapping[str, str]) -> None:
-        self._queries = queries
+        self.queries = queries
         self._compiled: dict[tuple[str, bool, int | None, bool | None], Compiled] = {}
 
     def get(self, name: str, relative: bool = False, changes: int | None = None, found: bool | None = None) -> Compiled:
         key = (name, relative, changes, found)
         compiled = self._compiled.get(key)
         if compiled is None:
-            sql = expecting(self._queries[name], changes, found)
+            sql = expecting(self.queries[name], changes, found)
             compiled = compile_statement(sql, relative=relative)
             compiled.budgets = RESHAPES if name in _RESHAPING else COUNTS if _COUNTED.search(sql) else NO_BUDGETS
             if relative and not compiled.relative:

@@ -18,11 +18,13 @@ import random
 import threading
 import time
 import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.core.database.errors import Fenced, InvalidDurableEvent, Moved, Refused, StorageClosed, StorageUnavailable
 from holdfast.core.database.job import Job, Outcome, answer
 from holdfast.core.database.postgres.address import LOCK_SECONDS
+from holdfast.core.database.postgres.batch import Batches
 from holdfast.core.database.postgres.course import Course
 from holdfast.core.database.postgres.errors import CONFLICTS, EXPECTATION, LOCK_TIMEOUT, UNIQUE, translate
 from holdfast.core.database.postgres.flight import APPEND, CHECK, FENCE, REPLAY, Failure, Plan, Planner
@@ -40,6 +42,8 @@ BATCH_LIMIT = 256
 BATCH_BYTES = 1024 * 1024
 """Limit on the events of one flight. A larger unit is committed alone."""
 CLOSE_SECONDS = 10.0
+GATHER_SECONDS = 0.002
+"""For how long units wait at most for those that are about to be submitted, should the loop be busy."""
 CONFLICT_TRIES = 10
 UNIQUE_TRIES = 2
 
@@ -57,7 +61,9 @@ class Writers:
         self._closed = False
         try:
             for number in range(count):
-                self._writers.append(Writer(number, Course(address), Planner(statements), committed))
+                self._writers.append(
+                    Writer(number, Course(address, Batches(statements.queries)), Planner(statements), committed)
+                )
         except BaseException:
             self.close()
             raise
@@ -121,7 +127,18 @@ class Writer:
             batch, running = self._next_batch()
             if batch:
                 _Batch(self, batch).commit()
+                self._gather(batch)
         self._course.close()
+
+    def _gather(self, answered: Sequence[Job]) -> None:
+        """If units wait already, let the callers that were just answered run: what they submit next comes along. So the
+        callers of a writer share one flight, instead of taking turns with two smaller ones."""
+        if self._jobs.empty():
+            return
+        loop, ran = answered[0].loop, threading.Event()
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(loop.call_soon, ran.set)
+            ran.wait(GATHER_SECONDS)
 
     def _next_batch(self) -> tuple[list[Job], bool]:
         job = self._postponed or self._jobs.get()
