@@ -601,7 +601,6 @@ export interface CompactionEntry {
   readonly html: string
   readonly open?: boolean
   readonly error?: string
-  readonly replaced?: number
 }
 
 export interface CompactionFailed {
@@ -1054,7 +1053,7 @@ export interface MarkEntry {
   readonly id: string
   readonly seq: number
   readonly time: Time
-  readonly kind: "abandoned" | "agent" | "context" | "crash" | "interrupted" | "model" | "moved" | "recovered" | "retry" | "suspended" | "synthetic"
+  readonly kind: "abandoned" | "agent" | "context" | "crash" | "interrupted" | "model" | "moved" | "retry" | "suspended" | "synthetic"
   readonly title: string
   readonly html?: string
 }

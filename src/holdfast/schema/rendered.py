@@ -103,8 +103,6 @@ class CompactionEntry(RenderedEntry, tag="compaction"):
     html: str
     open: bool = False
     error: str | None = None
-    replaced: int | None = None
-    """How many messages the summary stands for, where known."""
 
 
 class MarkEntry(RenderedEntry, tag="mark"):
@@ -118,7 +116,6 @@ class MarkEntry(RenderedEntry, tag="mark"):
         "retry",
         "crash",
         "suspended",
-        "recovered",
         "abandoned",
         "interrupted",
         "moved",

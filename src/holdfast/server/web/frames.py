@@ -26,7 +26,6 @@ class Entries(Record, tag_field="type", tag="entries"):
     """The sequence that they reach."""
     entries: tuple[Entry, ...]
     """Whole, those that changed."""
-    removed: tuple[str, ...] = ()
 
 
 class Caught(Record, tag_field="type", tag="caught"):

@@ -265,15 +265,14 @@ function drawShell({ entry, id }) {
 function drawCompaction({ entry, id }) {
 	const body = h('div.md', { html: entry.html });
 	if (entry.open) paint(body, `${id}/${id}`);
-	const about = [entry.replaced ? `${plural(entry.replaced, 'message')} summarised` : null, entry.reason].filter(Boolean).join(' · ');
 	const label = entry.open ? [spinner(), h('b', 'Compacting'), h('span.dim', 'a summary of older history is written')]
-		: entry.error ? [icon('alert'), h('b', 'Compaction failed'), h('span', entry.error)] : [icon('fold'), h('b', 'Compacted'), h('span.dim', about)];
+		: entry.error ? [icon('alert'), h('b', 'Compaction failed'), h('span', entry.error)] : [icon('fold'), h('b', 'Compacted'), h('span.dim', entry.reason)];
 	return h('details.mark.cmp', unfold(id), h('summary', h('span.mark-l', label, icon('right'))),
 		h('div.cmp-body', h('p.dim', 'From here on the model reads this instead of what is above. You still see everything.'), body));
 }
 
 const MARK_ICON = {
-	context: 'layers', agent: 'bolt', model: 'bolt', synthetic: 'plug', retry: 'clock', crash: 'alert', suspended: 'stop', recovered: 'check', abandoned: 'x',
+	context: 'layers', agent: 'bolt', model: 'bolt', synthetic: 'plug', retry: 'clock', crash: 'alert', suspended: 'stop', abandoned: 'x',
 	interrupted: 'stop', moved: 'file',
 };
 function drawMark({ entry, id }) {

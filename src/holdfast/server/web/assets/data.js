@@ -289,10 +289,6 @@ const FRAMES = {
 			changed?.add(entry.id);
 			state.entries.set(entry.id, entry);
 		}
-		for (const id of frame.removed || []) {
-			changed?.add(id);
-			state.entries.delete(id);
-		}
 		state.head = Math.max(state.head, frame.seq);
 		emit('entries', { changed: frame.entries });
 	},
