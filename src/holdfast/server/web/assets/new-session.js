@@ -1,9 +1,8 @@
 // The page that starts a Session: where, by whom, with which model, and the first prompt.
-import { h, put, toast } from './dom.js';
+import { h, baseName, put, toast } from './dom.js';
 import { state, get, post, newID, saveDraft, ApiError } from './data.js';
 import { composer, noProvider } from './composer.js';
 import { usableModels, isOffline } from './completion.js';
-import { baseName } from './home.js';
 import { send } from './dock.js';
 
 const LAST = 'holdfast.directory';

@@ -1,8 +1,7 @@
 // The command palette and the map of keys, loaded when one is opened.
-import { h, icon, dot, put, kbd } from './dom.js';
+import { h, baseName, icon, dot, put, kbd } from './dom.js';
 import { state, get, signOut, stateOf } from './data.js';
 import { route, switchTheme } from './app.js';
-import { baseName } from './home.js';
 
 function modal(label, ...content) {
 	const dialog = h('dialog.palette', { 'aria-label': label, onclose: () => dialog.remove() }, content);
