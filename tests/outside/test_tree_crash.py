@@ -146,13 +146,13 @@ async def crash_everywhere(world: World, camera: Camera, cast: Cast, *, every: i
 
 async def test_a_small_tree_survives_a_crash(world: World, camera: Camera) -> None:
     """SES-187, SES-188, SES-190: foreground and background, and a request of a grandchild."""
-    assert await crash_everywhere(world, camera, small(), every=3) > 30
+    assert await crash_everywhere(world, camera, small(), every=3) > 20
 
 
 @pytest.mark.prove
 async def test_a_small_tree_survives_a_crash_at_every_commit(world: World, camera: Camera) -> None:
     """SES-187, SES-188, SES-190."""
-    assert await crash_everywhere(world, camera, small()) > 30
+    assert await crash_everywhere(world, camera, small()) > 20
 
 
 @pytest.mark.prove

@@ -61,7 +61,7 @@ from session where session.id in (select value from json_each(:ids))
 -- name: overview.requests
 -- Everything that Sessions ask people; oldest first.
 select session_id, id, kind, agent, data, time_created as since from session_request indexed by session_request_open
-where reply is null order by time_created, id limit :limit
+where reply is null order by time_created, seq, id limit :limit
 
 -- name: overview.askers
 -- How many open requests each Session has.

@@ -36,7 +36,7 @@ with recursive line (asker_id, id) as (
 select request.session_id, request.id, request.kind, request.data, request.time_created as since
 from line join session_request request on request.session_id = line.asker_id
 where line.id = :session_id and request.reply is null
-order by request.time_created, request.id
+order by request.time_created, request.seq, request.id
 
 -- name: request.asker
 -- The Session that made an open request, if it is this Session or a descendant.
@@ -75,13 +75,13 @@ join session on session.id = request.session_id
 where request.reply is null and request.kind = 'form'
   and json_extract(request.data, '$.metadata.kind') = 'mcp-authorization'
   and (:integration_id is null or json_extract(request.data, '$.metadata.integrationID') = :integration_id)
-order by request.time_created, request.id
+order by request.time_created, request.seq, request.id
 
 -- name: request.open_of_location
 select request.session_id, request.kind, request.agent, request.data
 from session_request request join session on session.id = request.session_id
 where request.reply is null and session.directory = :directory and session.workspace_id is :workspace_id
-order by request.time_created, request.id
+order by request.time_created, request.seq, request.id
 
 -- name: request.open_of_session_there
 -- The same of one Session, if it is at this Location.
@@ -89,8 +89,8 @@ select request.session_id, request.kind, request.agent, request.data
 from session_request request join session on session.id = request.session_id
 where request.session_id = :session_id and request.reply is null
   and session.directory = :directory and session.workspace_id is :workspace_id
-order by request.time_created, request.id
+order by request.time_created, request.seq, request.id
 
 -- name: request.open_of_session
 select kind, data from session_request
-where session_id = :session_id and reply is null order by time_created, id
+where session_id = :session_id and reply is null order by time_created, seq, id

@@ -57,7 +57,7 @@ from session where session.id = any (array(select json_array_elements_text(:ids:
 
 -- name: overview.requests
 select session_id, id, kind, agent, data, time_created as since from session_request
-where reply is null order by time_created, id limit :limit
+where reply is null order by time_created, seq, id limit :limit
 
 -- name: overview.drains
 select lease.session_id, lease.owner_id, session.title, (

@@ -30,7 +30,7 @@ select request.session_id, request.id, request.kind, request.data, request.time_
 from tree cross join lateral (
   select session_id, id, kind, data, time_created from session_request
   where session_id = tree.id and reply is null offset 0) request
-order by request.time_created, request.id
+order by request.time_created, request.seq, request.id
 
 -- name: form.held_of_call
 select request.id, request.taken, asked.data::json ->> 'held' as held
@@ -48,21 +48,21 @@ join session on session.id = request.session_id
 where request.reply is null and request.kind = 'form'
   and request.data::json #>> '{metadata,kind}' = 'mcp-authorization'
   and (:integration_id::text is null or request.data::json #>> '{metadata,integrationID}' = :integration_id)
-order by request.time_created, request.id
+order by request.time_created, request.seq, request.id
 
 -- name: request.open_of_location
 select request.session_id, request.kind, request.agent, request.data
 from session_request request join session on session.id = request.session_id
 where request.reply is null and hashtextextended(session.directory, 0) = hashtextextended(:directory, 0)
   and session.directory = :directory and session.workspace_id is not distinct from :workspace_id
-order by request.time_created, request.id
+order by request.time_created, request.seq, request.id
 
 -- name: request.open_of_session_there
 select request.session_id, request.kind, request.agent, request.data
 from session_request request join session on session.id = request.session_id
 where request.session_id = :session_id and request.reply is null
   and session.directory = :directory and session.workspace_id is not distinct from :workspace_id
-order by request.time_created, request.id
+order by request.time_created, request.seq, request.id
 
 -- name: request.asker
 with recursive line (asker_id, id) as (
