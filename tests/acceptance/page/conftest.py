@@ -27,8 +27,9 @@ PATIENCE = 10_000
 expect.set_options(timeout=PATIENCE)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Not for longer than a module: as long as there is one, this thread has a running loop."""
     if not CHROMIUM.exists():
         assert not os.environ.get("CI"), f"{CHROMIUM} is missing"
         pytest.skip(f"{CHROMIUM} is not installed; `make acceptance` installs it where it can")
