@@ -28,7 +28,7 @@ with recursive tree (id) as (
   union select child.id from tree cross join lateral (select id from session where parent_id = tree.id offset 0) child)
 select request.session_id, request.id, request.kind, request.data, request.time_created as since
 from tree cross join lateral (
-  select session_id, id, kind, data, time_created from session_request
+  select session_id, seq, id, kind, data, time_created from session_request
   where session_id = tree.id and reply is null offset 0) request
 order by request.time_created, request.seq, request.id
 
