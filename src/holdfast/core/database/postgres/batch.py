@@ -288,7 +288,9 @@ def for_each_row(
 
     sql = TOKEN.sub(column, sql).strip()
     if found is not None:
-        return f"select count(*) from {rows} where 1 / (exists ({sql}) = {'true' if found else 'false'})::int = 1"
+        looked = sql if " offset " in sql else f"{sql} offset 0"
+        wanted = "true" if found else "false"
+        return f"select count(*) from {rows} where 1 / (exists ({looked}) = {wanted})::int = 1"
     written = _write(sql, rows)
     if changes is None:
         return written

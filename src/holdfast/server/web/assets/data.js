@@ -225,10 +225,14 @@ export function loadOlder(limit = PAGE) {
 async function readOlder(limit) {
 	const { session: id, cursor } = state;
 	const since = (changed ??= new Set());
-	const page = await rendered({ limit, cursor });
-	if (state.session !== id || state.cursor !== cursor) return false;
-	add(page.data, since);
-	if (changed === since) changed = null;
+	let page;
+	try {
+		page = await rendered({ limit, cursor });
+		if (state.session !== id || state.cursor !== cursor) return false;
+		add(page.data, since);
+	} finally {
+		if (changed === since) changed = null;
+	}
 	state.cursor = page.data.length ? (page.cursor?.next ?? null) : null;
 	emit('entries', { older: true });
 	return true;
