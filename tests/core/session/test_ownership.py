@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from tests.core.conftest import (
     user_texts,
 )
 
-from holdfast.core.database.errors import Fenced
+from holdfast.core.database.errors import Fenced, StorageUnavailable
 from holdfast.core.session.errors import Interrupted, LeaseLost
 from holdfast.core.tool.tool import Tool, ToolContext
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
@@ -64,6 +65,27 @@ async def test_an_admission_in_b_is_executed_by_a(pair: Pair) -> None:
     await pair.a.sessions.wait(pair.session.id)
     assert [user_texts(request) for request in pair.model_a.requests] == [["hello"], ["hello", "from B"]]
     assert pair.model_b.requests == []
+
+
+async def test_what_b_asks_for_is_looked_up_again_after_the_database_was_away(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SES-079, STO-182: a lost database is no unhandled failure, and what is asked for afterwards is done."""
+    fetch, refused = pair.a.database.fetch, asyncio.Event()
+
+    async def away(name: str, params: Any, **options: Any) -> Any:
+        if name == "control.asked":
+            refused.set()
+            raise StorageUnavailable("the database", "no answer")
+        return await fetch(name, params, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pair.a.database, "fetch", away)
+        pair.a.execution._ownership.look()
+        await refused.wait()
+        await asyncio.sleep(0)
+    gc.collect()  # a failure that nobody retrieved is reported when its task is collected
+    pair.a.execution._ownership.look()
 
 
 async def test_an_interruption_from_b_stops_the_drain_in_a(pair: Pair) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import asdict
 
+from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Fence, Statement, Unit
 from holdfast.core.session.errors import LeaseLost
 from holdfast.schema.frozen import Frozen
@@ -407,7 +408,11 @@ class Ownership:
         task.add_done_callback(self._obeying.discard)
 
     async def _obey_all(self) -> None:
-        asked = await self._database.fetch("control.asked", {"owner_id": self.id}, into=_Control)
+        try:
+            asked = await self._database.fetch("control.asked", {"owner_id": self.id}, into=_Control)
+        except StorageError as error:  # the next commit that is noticed leads here again
+            log.debug("what other processes ask for cannot be read: %s", error)
+            return
         self._handled &= {control.id for control in asked}
         fresh = [control for control in asked if control.id not in self._handled]
         self._handled |= {control.id for control in fresh}
