@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.core.conftest import ToolRuntime, new_session, script
 
+from holdfast.core.database.unit import NewEvent
 from holdfast.core.inspect import past as module
 from holdfast.core.inspect.errors import NoSuchSequence, TooManyEvents
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
+from holdfast.schema.event import SerializedEvent
 from holdfast.schema.past import PastSession
 from holdfast.schema.prompt import Prompt
 from holdfast.schema.session import Session
@@ -142,17 +145,20 @@ async def test_a_sequence_that_is_not_in_the_log_is_not_found(runtime: Runtime, 
         await runtime.inspection.past(session.id, 1, LIMIT)
 
 
-async def test_the_loop_is_not_held_up(runtime: Runtime, session: Session) -> None:
+async def test_the_loop_is_not_held_up(runtime: Runtime, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """WEB-217: events are projected on another thread."""
-    texts = [Synthetic(timestamp=1, session_id=session.id, message_id=f"msg_{n}", text="x" * 500) for n in range(3_000)]
-    for start in range(0, 3_000, 1_000):
-        await runtime.log.publish(*texts[start : start + 1_000])
-    looking, turns = asyncio.ensure_future(runtime.inspection.past(session.id, 3_000, 10)), 0
-    while not looking.done():
-        await asyncio.sleep(0.002)
-        turns += 1
-    assert len((await looking).messages) == 10
-    assert turns > 10
+    texts = [Synthetic(timestamp=1, session_id=session.id, message_id=f"msg_{n}", text="x") for n in range(30)]
+    await runtime.log.publish(*texts)
+    project, threads = runtime.log.projected, set[threading.Thread]()
+
+    def projected(event: SerializedEvent) -> NewEvent:
+        threads.add(threading.current_thread())
+        return project(event)
+
+    monkeypatch.setattr(runtime.log, "projected", projected)
+    assert len((await runtime.inspection.past(session.id, 30, 10)).messages) == 10
+    assert threads
+    assert threading.current_thread() not in threads
 
 
 async def test_a_caller_that_leaves_ends_it(runtime: Runtime, session: Session) -> None:
