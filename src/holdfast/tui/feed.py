@@ -174,8 +174,10 @@ class Feed:
         self._changes.add()
 
     def _start(self, name: object, work: Coroutine[None, None, None]) -> None:
-        """Do it unless it is under way; a newest page is asked for again after that."""
-        if self._tasks is None or name in self._under_way or len(self._under_way) >= AT_ONCE:
+        """Do it unless it is under way. Too many pages and bodies at a time wait until they are asked for again; the
+        newest page is not asked for again."""
+        is_full = len(self._under_way) >= AT_ONCE and name != "newest"
+        if self._tasks is None or name in self._under_way or is_full:
             work.close()
             return
         self._under_way.add(name)
