@@ -63,6 +63,7 @@ class Operations:
         self._completing: asyncio.Task[None] | None = None
         self._sending = asyncio.Lock()
         self._unsent: dict[str, Pending] = {}
+        self._interruption: asyncio.Task[None] | None = None
         self._begun: frozenset[str] = frozenset()
         """The inputs that were told to begin."""
         self._model: ModelRef | None = None
@@ -345,9 +346,11 @@ class Operations:
         self.app.notify("taken back")
 
     def interrupt(self) -> None:
-        if self.session is not None:
-            self.app.notify("interrupting")
-            self.app.start(self._interrupt(self.session.id))
+        """Once at a time: whoever presses Esc too often must not interrupt what begins afterwards."""
+        if self.session is None or (self._interruption is not None and not self._interruption.done()):
+            return
+        self.app.notify("interrupting")
+        self._interruption = self.app.start(self._interrupt(self.session.id))
 
     async def _interrupt(self, session_id: str) -> None:
         await self.client.sessions.interrupt(session_id)
@@ -364,6 +367,8 @@ class Operations:
         return True
 
     async def _run(self, session_id: str) -> None:
+        if self._interruption is not None:
+            await asyncio.wait((self._interruption,))
         await self.client.sessions.run(session_id)
 
     # -- requests -----------------------------------------------------------------------------------------------
