@@ -42,9 +42,10 @@ test: setup ## the test suite, in parallel (no network, under eight minutes on t
 test-postgres: setup ## the same suite with its Sessions in PostgreSQL, which a wheel brings (POSTGRES=18 chooses another)
 	@HOLDFAST_TEST_STORE=postgres HOLDFAST_TEST_POSTGRES=$(POSTGRES) PYTHONDONTWRITEBYTECODE= $(BIN)/python $(PYTEST) -m "not prove and not acceptance" -n $(WORKERS) --dist worksteal
 
-acceptance: setup test-postgres ## the suite on PostgreSQL, and what needs node, Chromium, bubblewrap or PgBouncer
+acceptance: setup test-postgres ## the suite on PostgreSQL, and what needs node, Chromium, bubblewrap, tmux or PgBouncer
 	@sh tests/acceptance/install-bubblewrap.sh
 	@sh tests/acceptance/install-chromium.sh
+	@sh tests/acceptance/install-tmux.sh
 	@sh tests/acceptance/install-pgbouncer.sh
 	@$(BIN)/python tests/acceptance/install_postgres.py
 	@$(BIN)/python -m pytest -m acceptance -rs
@@ -89,6 +90,9 @@ bench: setup ## ratios of one run: the event log against bare SQLite, streams ag
 	@$(BIN)/python benchmarks/sandbox.py
 	@$(BIN)/python benchmarks/mcp.py
 	@$(BIN)/python benchmarks/mcp_client.py
+	@$(BIN)/python benchmarks/terminal_start.py
+	@$(BIN)/python benchmarks/terminal_typing.py
+	@$(BIN)/python benchmarks/terminal.py
 	@$(BIN)/python benchmarks/postgres.py
 
 generate: setup ## write the generated clients, the reference pages and the index of the rules anew

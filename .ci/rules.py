@@ -1,6 +1,7 @@
 """Writes docs/spec/index.md: for each rule the modules to read and the tests that cite it. Gives each rule its anchor.
 
-`rules.py` writes; `rules.py --check` fails when a file would change. Everything is read from the sources; no test is
+`rules.py` writes; `rules.py --check` fails when a file would change, and when no test cites a rule whose text does not
+end with what is not built. Everything is read from the sources; no test is
 run. The modules of a rule are found by what is written, in this order: those that its text names, those of its
 section's `Code:` line, those that its tests import; among these, the one whose words are most like the rule's."""
 
@@ -76,10 +77,19 @@ def main(arguments: list[str]) -> int:
     if "--check" in arguments:
         for path in stale:
             print(f"rules: {path.relative_to(ROOT)} is out of date; run `make generate`", file=sys.stderr)
-        return bool(stale)
+        if untested := uncited(rules, tests):
+            told = ", ".join(untested)
+            print(f"rules: no test cites {told}; write one, or end the rule with *Not built: …*", file=sys.stderr)
+        return bool(stale or untested)
     for path in stale:
         path.write_text(expected[path], encoding="utf-8")
     return 0
+
+
+def uncited(rules: Iterable[Rule], tests: Iterable[Test]) -> list[str]:
+    """The rules without a test, apart from those that say what is not built."""
+    known = {id for test in tests for id in test.rules}
+    return sorted(rule.id for rule in rules if rule.id not in known and not NOT_BUILT.search(rule.text))
 
 
 # -- the specification -------------------------------------------------------------------------------------------------
@@ -308,7 +318,9 @@ def cited(text: str) -> Iterator[str]:
             yield from (f"{prefix}-{number:03d}" for number in range(int(first), int(last or first) + 1))
 
 
-PREFIXES = frozenset({"API", "CAT", "CMP", "CTX", "EVT", "LLM", "MCP", "SES", "STO", "TOL", "WEB"})
+PREFIXES = frozenset(
+    {"ACP", "API", "CAT", "CLI", "CMP", "CTX", "EVT", "LLM", "MCP", "OPS", "SES", "STO", "TOL", "TUI", "WEB"}
+)
 
 
 # -- the index ---------------------------------------------------------------------------------------------------------

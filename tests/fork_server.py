@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from tests.unsynced import leave_out_syncs
 
-from holdfast.cli.main import COMMANDS, main
+from holdfast.cli.main import COMMANDS, main, module_of
 from holdfast.schema.deferred import load_next
 
 LENGTH = b"%8d"
@@ -115,7 +115,7 @@ def open_streams() -> None:
 
 
 def import_everything() -> None:
-    for name in (*MODULES, *(f"holdfast.cli.{name}" for name in COMMANDS)):
+    for name in (*MODULES, *map(module_of, COMMANDS)):
         import_module(name)
     while load_next():
         pass

@@ -159,7 +159,9 @@ export interface SessionsOperations {
   /** Durable and live events of the Session and its descendants, also of those that are created later. `session.tree.connected` marks where new events begin. Fails with InvalidCursorError, SessionNotFoundError. */
   treeEvents(input: { sessionID: string; after?: string | null | undefined; replay?: boolean | null | undefined }, options?: CallOptions): AsyncIterable<Event>
   /** A page of Sessions with what each does now, most recently changed first. Fails with InvalidCursorError. */
-  overview(input?: { open?: boolean | null | undefined; limit?: number | null | undefined; cursor?: string | null | undefined; search?: string | null | undefined; directory?: string | null | undefined; archived?: boolean | null | undefined }, options?: CallOptions): Promise<Page<OverviewSession>>
+  overview(input?: { open?: boolean | null | undefined; limit?: number | null | undefined; cursor?: string | null | undefined; search?: string | null | undefined; directory?: string | null | undefined; archived?: boolean | null | undefined; ids?: string | null | undefined }, options?: CallOptions): Promise<Page<OverviewSession>>
+  /** The Sessions that a person may mean: the one with this id, else those whose id begins like this, else those without a parent and with this title, else with this text in their title, whatever its case. */
+  find(input: { name: string; directory?: string | null | undefined; limit?: number | null | undefined }, options?: CallOptions): Promise<readonly Session[]>
   /** Everything that waits for a person, of all Sessions and directories, oldest first: permissions, questions, forms, and turns whose process ended. */
   openRequests(options?: CallOptions): Promise<readonly OpenRequest[]>
   /** The requests that the Session sent to models, oldest first: sizes, tokens, cost, and what broke the common prefix. Fails with SessionNotFoundError. */
@@ -176,10 +178,16 @@ export interface SessionsOperations {
   past(input: { sessionID: string; seq: number; limit?: number | null | undefined }, options?: CallOptions): Promise<PastSession>
   /** The files that the Session's tools changed, compared with how they were before its first step. Fails with UnknownError, SessionNotFoundError. */
   changes(input: { sessionID: string }, options?: CallOptions): Promise<Changes>
-  /** A page of the conversation with texts as safe HTML, tool calls as one line each, and marks between messages. Fails with InvalidCursorError, NotFoundError, SessionNotFoundError. */
-  rendered(input: { sessionID: string; limit?: number | null | undefined; order?: "asc" | "desc" | null | undefined; cursor?: string | null | undefined; at?: number | null | undefined }, options?: CallOptions): Promise<Page<Entry>>
-  /** The input and output of a tool call as safe HTML: a diff, a terminal's output, highlighted code. Of a call that waits for permission, what it would change. Fails with MessageNotFoundError, NotFoundError, SessionNotFoundError. */
-  renderedCall(input: { sessionID: string; messageID: string; callID: string }, options?: CallOptions): Promise<CallBody>
+  /** A page of the conversation with texts as safe HTML or as they were written, tool calls as one line each, and marks between messages. Fails with InvalidCursorError, NotFoundError, SessionNotFoundError. */
+  rendered(input: { sessionID: string; limit?: number | null | undefined; order?: "asc" | "desc" | null | undefined; cursor?: string | null | undefined; at?: number | null | undefined; format?: "html" | "text" | null | undefined }, options?: CallOptions): Promise<Page<Entry>>
+  /** The input and output of a tool call as safe HTML or as text: a diff, a terminal's output, code. Of a call that waits for permission, what it would change. Fails with MessageNotFoundError, NotFoundError, SessionNotFoundError. */
+  renderedCall(input: { sessionID: string; messageID: string; callID: string; format?: "html" | "text" | null | undefined }, options?: CallOptions): Promise<CallBody>
+  /** Follows the conversation as text: entries that changed, text that is being written, the state of the Session, its inputs, tasks and open requests. A new reader loads pages of `rendered` first. Fails with SessionNotFoundError. */
+  view(input: { sessionID: string; after?: number | null | undefined }, options?: CallOptions): AsyncIterable<ViewFrame>
+  /** The Session as a bundle, which can be imported elsewhere, or its conversation as JSON, Markdown or one HTML page. At most 64 MiB. Fails with ConflictError, SessionNotFoundError. */
+  export(input: { sessionID: string; format?: "bundle" | "html" | "json" | "markdown" | null | undefined; redact?: boolean | null | undefined }, options?: CallOptions): Promise<Uint8Array>
+  /** Import all Sessions of a bundle, or none. Nothing is executed: unfinished work waits for a decision. Fails with ConflictError. */
+  importBundle(input: { bundle: string; directory?: string | null | undefined }, options?: CallOptions): Promise<ImportReport>
 }
 
 export interface PermissionsOperations {
@@ -498,6 +506,24 @@ export interface AttemptTime {
   readonly expires: number
 }
 
+export interface Block {
+  readonly type: "block"
+  readonly messageID: string
+  readonly partID: string
+  readonly kind: "compaction" | "input" | "reasoning" | "shell" | "text"
+  readonly index: number
+  readonly html?: string
+  readonly text?: string
+  readonly add?: string
+}
+
+export interface BodySection {
+  readonly kind: "code" | "diff" | "error" | "note" | "output"
+  readonly text: string
+  readonly name?: string
+  readonly status?: "added" | "deleted" | "modified"
+}
+
 export interface BooleanField {
   readonly type: "boolean"
   readonly key: string
@@ -527,6 +553,11 @@ export interface Busy {
   readonly type: "busy"
 }
 
+export interface Bye {
+  readonly type: "bye"
+  readonly reason: "signed-out" | "stopping"
+}
+
 export interface CacheCost {
   readonly read: number
   readonly write: number
@@ -538,12 +569,18 @@ export interface CacheTokens {
 }
 
 export interface CallBody {
-  readonly html: string
+  readonly html?: string
+  readonly sections?: readonly BodySection[]
   readonly cut?: boolean
   readonly paths?: readonly string[]
 }
 
 export interface CatalogUpdated {
+}
+
+export interface Caught {
+  readonly type: "caught"
+  readonly seq: number
 }
 
 export interface Changes {
@@ -598,7 +635,8 @@ export interface CompactionEntry {
   readonly seq: number
   readonly time: Time
   readonly reason: "auto" | "manual"
-  readonly html: string
+  readonly html?: string
+  readonly text?: string
   readonly open?: boolean
   readonly error?: string
 }
@@ -707,6 +745,7 @@ export interface Current {
 }
 
 export interface DoctorFinding {
+  readonly check: "clock" | "configuration" | "database" | "disk" | "files" | "mcp" | "models" | "processes" | "rows"
   readonly level: "error" | "warning"
   readonly what: string
   readonly fix: string
@@ -730,6 +769,12 @@ export interface DurablePosition {
   readonly aggregateID: string
   readonly seq: number
   readonly version: number
+}
+
+export interface Entries {
+  readonly type: "entries"
+  readonly seq: number
+  readonly entries: readonly Entry[]
 }
 
 export type Entry =
@@ -891,13 +936,41 @@ export interface GitReference {
 export interface GlobalDisposed {
 }
 
+export interface Gone {
+  readonly type: "gone"
+}
+
 export interface Health {
   readonly healthy: true
   readonly storage?: StorageWait
 }
 
+export interface Hello {
+  readonly type: "hello"
+  readonly version: string
+  readonly now: number
+  readonly head?: number
+}
+
 export interface Idle {
   readonly type: "idle"
+}
+
+export interface ImportReport {
+  readonly digest: string
+  readonly sessions: readonly ImportedSession[]
+  readonly events: number
+  readonly files: number
+  readonly missingFiles?: readonly string[]
+}
+
+export interface ImportedSession {
+  readonly id: string
+  readonly title: string
+  readonly directory: string
+  readonly outcome: "extended" | "imported" | "unchanged"
+  readonly directoryExists: boolean
+  readonly interrupted?: boolean
 }
 
 export type InboxInput =
@@ -1056,6 +1129,7 @@ export interface MarkEntry {
   readonly kind: "abandoned" | "agent" | "context" | "crash" | "interrupted" | "model" | "moved" | "retry" | "suspended" | "synthetic"
   readonly title: string
   readonly html?: string
+  readonly text?: string
 }
 
 export interface McpCallResult {
@@ -1364,6 +1438,7 @@ export interface OverviewSession {
   readonly session: Session
   readonly rootID: string
   readonly state: "blocked" | "idle" | "pending" | "running" | "unfinished" | "waiting"
+  readonly outcome?: "completed" | "failed" | "interrupted"
   readonly waits?: readonly WaitInfo[]
   readonly pending?: number
   readonly requests?: number
@@ -1712,7 +1787,8 @@ export type RenderedPart =
 export interface RenderedReasoning {
   readonly type: "reasoning"
   readonly id: string
-  readonly html: string
+  readonly html?: string
+  readonly text?: string
   readonly open?: boolean
   readonly time?: Time
 }
@@ -1720,7 +1796,8 @@ export interface RenderedReasoning {
 export interface RenderedText {
   readonly type: "text"
   readonly id: string
-  readonly html: string
+  readonly html?: string
+  readonly text?: string
   readonly open?: boolean
 }
 
@@ -1748,6 +1825,15 @@ export interface RequestContextInfo {
 export type RequestContextView =
   | RequestContextInfo
   | RequestContextAbsent
+
+export interface Requests {
+  readonly type: "requests"
+  readonly requests: readonly OpenRequest[]
+}
+
+export interface Reset {
+  readonly type: "reset"
+}
 
 export interface Retried {
   readonly timestamp: number
@@ -1977,7 +2063,8 @@ export interface ShellEntry {
   readonly seq: number
   readonly time: Time
   readonly command: string
-  readonly html: string
+  readonly html?: string
+  readonly text?: string
   readonly exit?: number
   readonly open?: boolean
 }
@@ -2417,6 +2504,11 @@ export interface TreeTotal {
   readonly tokens: Tokens
 }
 
+export interface TreeUse {
+  readonly sessions: number
+  readonly cost: number
+}
+
 export interface UnavailableSince {
   readonly type: "unavailable"
   readonly since: number
@@ -2440,7 +2532,7 @@ export interface UserEntry {
   readonly id: string
   readonly seq: number
   readonly time: Time
-  readonly html: string
+  readonly html?: string
   readonly text: string
   readonly files?: readonly RenderedFile[]
   readonly delivery?: "queue" | "steer"
@@ -2460,6 +2552,17 @@ export interface UserMessage {
   readonly options?: PromptOptions
   readonly command?: CommandCall
 }
+
+export type ViewFrame =
+  | Hello
+  | Entries
+  | Caught
+  | Reset
+  | Gone
+  | Block
+  | Status
+  | Requests
+  | Bye
 
 export interface WaitCause {
   readonly sessionID: string

@@ -52,6 +52,7 @@ ROWS = [
 ]
 ANCHORED = '- **SES-001**<a id="ses-001"></a> [ref]'
 UNKNOWN = "SES-009"
+UNTESTED = "SES-003"
 ENDS = "SES-004"
 MORE = INBOX.replace("SES-004", "SES-003").replace("SES-001..001", "SES-003")
 
@@ -127,9 +128,24 @@ def test_four_tests_are_shown_and_the_rest_is_counted(tree: Path) -> None:
     assert (row.count("::"), row.endswith(", 2 more |")) == (4, True)
 
 
-def test_a_renamed_test_makes_the_index_out_of_date(tree: Path) -> None:
+@pytest.fixture
+def cited(tree: Path) -> Path:
+    """The project, with a test for each rule that is built."""
+    (tree / "tests/core/test_more.py").write_text(f"def test_more():\n    '{UNTESTED}'\n", encoding="utf-8")
     rules(tree)
     assert rules(tree, "--check") == (0, "")
+    return tree
+
+
+def test_a_rule_without_a_test_fails_unless_it_is_not_built(cited: Path) -> None:
+    (cited / "tests/core/test_more.py").unlink()
+    rules(cited)
+    message = f"rules: no test cites {UNTESTED}; write one, or end the rule with *Not built: …*\n"
+    assert rules(cited, "--check") == (1, message)
+
+
+def test_a_renamed_test_makes_the_index_out_of_date(cited: Path) -> None:
+    tree = cited
     renamed = INBOX.replace("test_a_turn_ends", "test_every_turn_ends")
     (tree / "tests/core/test_inboxes.py").write_text(renamed, encoding="utf-8")
     assert rules(tree, "--check") == (1, "rules: docs/spec/index.md is out of date; run `make generate`\n")

@@ -9,6 +9,7 @@ import os
 import re
 import select
 import socket
+import struct
 import subprocess
 import sys
 import termios
@@ -123,12 +124,13 @@ class Machine:
         path.write_text(json.dumps(turns), encoding="utf-8")
         self.environment["HOLDFAST_SCRIPT"] = str(path)
 
-    def at_terminal(self, *arguments: str, controlling: bool = False) -> Person:
-        """Start with a terminal for everything but the answer. Closing a controlling one sends SIGHUP."""
+    def at_terminal(self, *arguments: str, controlling: bool = False, whole: bool = False, columns: int = 80) -> Person:
+        """Start with a terminal for everything but the answer, or for the `whole` of it. Closing a controlling one
+        sends SIGHUP."""
         master, slave = os.openpty()
-        process = self._process(
-            *arguments, environment=self.environment, terminal=controlling, stdin=slave, stderr=slave
-        )
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        streams = {"stdin": slave, "stderr": slave, **({"stdout": slave} if whole else {})}
+        process = self._process(*arguments, environment=self.environment, terminal=controlling, **streams)
         os.close(slave)
         self._started.append(process)
         return Person(process, master)

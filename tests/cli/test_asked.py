@@ -52,11 +52,11 @@ def settlement(machine: Machine, session_id: str) -> ToolCompleted | ToolError:
 
 
 def test_without_a_terminal_a_request_is_denied_at_once(asking: Machine) -> None:
-    """TOL-354: with a reason that the model and the person can read."""
+    """TOL-354, CLI-020: with a reason that the model and the person can read, and an exit code of its own."""
     ran = asking(*SCRIPTED)
     denied = settlement(asking, ran.session)
 
-    assert (ran.code, ran.out) == (0, "I try.\nGood.\n")
+    assert (ran.code, ran.out) == (4, "I try.\nGood.\n")
     assert not (asking.project / "made.txt").exists()
     assert isinstance(denied, ToolError)
     assert "nobody" in denied.error.message
@@ -79,7 +79,7 @@ def test_through_a_server_it_is_the_same(
     url = serve("--no-auth").url
     ran = asking(*SCRIPTED, "--attach", url, *more)
 
-    assert (ran.code, ran.out) == (0, "I try.\nGood.\n")
+    assert (ran.code, ran.out) == (0 if made else 4, "I try.\nGood.\n")
     assert (asking.project / "made.txt").exists() == made
     assert ("terminal" in ran.err) != made
 
@@ -114,14 +114,14 @@ def test_a_person_allows_one_of_the_patterns_for_good(asking: Machine) -> None:
 
 
 def test_a_person_says_no_and_why(asking: Machine) -> None:
-    """The model reads it and goes on."""
+    """CLI-020: the model reads it and goes on; the exit code says that something was denied."""
     person = asking.at_terminal(*SCRIPTED)
     person.wait_for("your answer:")
     person.type("n write it by hand\n")
     ran = person.leave()
     rejected = settlement(asking, ran.session)
 
-    assert (ran.code, ran.out) == (0, "I try.\nGood.\n")
+    assert (ran.code, ran.out) == (4, "I try.\nGood.\n")
     assert isinstance(rejected, ToolError)
     assert "write it by hand" in rejected.error.message
     assert not (asking.project / "made.txt").exists()
@@ -129,14 +129,14 @@ def test_a_person_says_no_and_why(asking: Machine) -> None:
 
 @pytest.mark.parametrize("typed", ["n\n", "\x04"])
 def test_a_declined_request_stops_the_turn(asking: Machine, typed: str) -> None:
-    """The turn stops there; so does the end of input, which is no consent."""
+    """CLI-020: the turn stops there; so does the end of input, which is no consent."""
     person = asking.at_terminal(*SCRIPTED)
     person.wait_for("your answer:")
     person.type(typed)
     ran = person.leave()
 
-    assert (ran.code, ran.out) == (1, "I try.\n")
-    assert "stopped" in ran.complaint
+    assert (ran.code, ran.out) == (4, "I try.\n")
+    assert "Permission denied: bash touch made.txt" in ran.complaint
     assert not (asking.project / "made.txt").exists()
     assert asking.healthy()
 
@@ -175,7 +175,7 @@ def test_keys_typed_before_a_question_do_not_answer_it(holdfast: Machine, provid
     person.wait_for("your answer:")
     person.type("n\n")
 
-    assert person.leave().code == 1
+    assert person.leave().code == 4
     assert not (holdfast.project / "made.txt").exists()
 
 

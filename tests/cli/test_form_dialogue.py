@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.form_dialogue import _NotAValue, read_value
 from holdfast.schema.form import (
     BooleanField,
     ExternalField,
@@ -17,6 +16,7 @@ from holdfast.schema.form import (
     NumberField,
     StringField,
 )
+from holdfast.tui.form_values import NotAValue, read_value
 
 OPTIONS = (FormOption(value="r", label="Red"), FormOption(value="2", label="Green"))
 
@@ -64,5 +64,5 @@ def test_a_line_is_a_value_of_its_field(field: FormField, line: str, value: Any)
 )
 def test_a_line_that_is_no_value_is_asked_for_again(field: FormField, line: str, expected: str) -> None:
     """API-621, API-630"""
-    with pytest.raises(_NotAValue, match=expected):
+    with pytest.raises(NotAValue, match=expected):
         read_value(field, line)

@@ -174,7 +174,9 @@ def test_a_block_that_was_joined_in_the_middle_is_shown_once_and_whole(capsys: p
 def test_a_call_is_told_in_a_few_words(capsys: pytest.CaptureFixture[str]) -> None:
     """Lists and records are not spelled out."""
     screen = Screen(quiet=False)
-    screen.show(*event("tool.called", tool="question", input={"questions": [{"header": "x"}]}))
-    screen.show(*event("tool.called", tool="grep", input={"pattern": "a b", "limit": 3}))
+    screen.show(
+        *event("tool.called", tool="question", callID="c1", timestamp=1, input={"questions": [{"header": "x"}]})
+    )
+    screen.show(*event("tool.called", tool="grep", callID="c2", timestamp=1, input={"pattern": "a b", "limit": 3}))
 
     assert capsys.readouterr().err == "> question\n> grep a b 3\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -15,12 +16,15 @@ ECHO = ("run", "--model", "demo/echo")
 
 
 def test_the_answer_goes_to_standard_output(holdfast: Machine) -> None:
-    """Everything else goes to standard error: the session, the model, the tool call."""
+    """CLI-010, CLI-014: everything else goes to standard error: the session, the model, the tool call, what was
+    used."""
     ran = holdfast(*ECHO, "What does", "hello.txt say?")
 
     assert ran.code == 0
     assert ran.out.startswith("Reading hello.txt.\nThe file begins: ")
-    assert ran.err.splitlines() == [f"session {ran.session}", "model demo/echo", "> read hello.txt"]
+    *lines, used = ran.err.splitlines()
+    assert lines == [f"session {ran.session}", "model demo/echo", "> read hello.txt"]
+    assert re.fullmatch(r"0 tokens in, \d+ out, \$0\.0000, \d+\.\d s", used)
     assert holdfast.commands_work()
 
 

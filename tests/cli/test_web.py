@@ -104,6 +104,16 @@ def test_without_a_server_one_is_started_and_stays(alone: ColdMachine) -> None:
     assert len(running_servers(alone.environment)) == 1
 
 
+def test_a_started_server_imports_nothing_from_the_directory(alone: ColdMachine) -> None:
+    """WEB-041: a cloned repository may have modules with the names of those that the server imports."""
+    marker = alone.home / "imported"
+    for name in ("asyncio", "logging", "msgspec", "uvicorn", "holdfast"):
+        (alone.project / f"{name}.py").write_text(f"open({str(marker)!r}, 'w').close()\n", encoding="utf-8")
+    ran = alone("web", "--print-url")
+    assert ran.code == 0, ran.err
+    assert not marker.exists()
+
+
 @pytest.mark.store("sqlite", reason="a damaged file")
 def test_a_server_that_cannot_start_is_told_with_its_words(alone: ColdMachine) -> None:
     """WEB-041."""

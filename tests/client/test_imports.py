@@ -49,7 +49,7 @@ def test_help_imports_click_and_our_own_modules_only() -> None:
     modules = loaded(code + "assert CliRunner().invoke(cli, ['--help']).exit_code == 0")
 
     assert not packages(modules) & {*NETWORK, *STORAGE, "msgspec", "anyio", "asyncio"}
-    assert layers(modules) == {"cli", "schema"}
+    assert layers(modules) == {"cli", "schema", "text"}
 
 
 @pytest.mark.parametrize("command", ["run", "serve", "sessions", "doctor"])

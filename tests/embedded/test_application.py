@@ -243,11 +243,14 @@ def test_only_what_needs_the_same_process_extends_the_client() -> None:
 
     assert isinstance(hf.tools, HostTools)
     assert own - set(vars(hf)) == {
+        "answer",
         "application",
         "ask",
         "config_schema",
         "default_model",
         "describe_store",
+        "export_bundle",
+        "import_bundle",
         "on_form",
         "on_permission",
         "on_question",
@@ -258,6 +261,7 @@ def test_only_what_needs_the_same_process_extends_the_client() -> None:
         "start_recovery",
         "stream",
         "verify",
+        "verify_bundle",
     }
     assert {"sessions", "tools", "tool", "context"} <= set(vars(hf))
     assert not hasattr(hf, "client")

@@ -121,7 +121,7 @@ def test_a_denied_command_is_told(here: Here, holdfast: Machine) -> None:
     """API-479, SES-285: nobody is there to ask; `--yes` allows it."""
     holdfast.configure_user(permission={"bash": "ask"})
     denied = here(*RUN, "!touch made.txt")
-    assert denied.code == 1
+    assert denied.code == 4
     assert "was not run" in denied.complaint
     assert not (holdfast.project / "made.txt").exists()
     assert here(*RUN, "--yes", "!touch made.txt").code == 0

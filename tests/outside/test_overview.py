@@ -108,7 +108,7 @@ async def test_open_work_of_every_kind_is_told_with_what_it_waits_for(world: Wor
         assert {told[title].root_id for title in ("tree", "middle", "deep")} == {tree.id}
         assert told["queued"].root_id == queued.id
         lines = {title: found.line or "" for title, found in told.items()}
-        assert "permission: bash" in lines["tree"]
+        assert lines["tree"] == "subagent (general: middle), which waits for permission: bash ls"
         assert lines["deep"].startswith("permission: bash")
         assert lines["asks"] == "an answer: Which colour?"
         assert lines["form"] == "a form: Who are you?"

@@ -56,8 +56,9 @@ def calls_the_tool(holdfast: Machine) -> None:
 
 
 def run(holdfast: Machine, *arguments: str) -> str:
+    """The call may have been denied."""
     ran = holdfast("run", "--json", "--model", "demo/scripted", *arguments, "go")
-    assert ran.code == 0, ran
+    assert ran.code in (0, 4), ran
     return ran.out
 
 

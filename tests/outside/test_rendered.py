@@ -131,6 +131,10 @@ async def test_calls_in_one_line(world: World) -> None:
                 Call("glob", {"pattern": "*.txt"}),
                 Call("grep", {"pattern": "hello"}),
                 Call("bash", {"command": "printf 'a\\nb\\n'; exit 3"}),
+            )
+        ),
+        Turn(  # calls of one turn run at the same time
+            calls=(
                 Call("write", {"path": "new.txt", "content": "1\n2\n"}),
                 Call("edit", {"path": "hello.txt", "oldString": "hello", "newString": "bye"}),
                 Call("edit", {"path": "nothing.txt", "oldString": "a", "newString": "b"}),
@@ -142,7 +146,7 @@ async def test_calls_in_one_line(world: World) -> None:
     async with world.host() as hf:
         session = await hf.sessions.create()
         await ask(hf, session, "go")
-        found = {call.id: call for call in calls(await shown(hf, session))}.values()
+        found = calls(await shown(hf, session))
         lines = [(call.name, call.status, call.title, call.outcome, call.additions, call.deletions) for call in found]
         assert lines == [
             ("read", "completed", "hello.txt", "1 line", None, None),

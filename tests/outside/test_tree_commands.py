@@ -36,7 +36,7 @@ def test_run_shows_what_subagents_do_and_what_all_of_it_used(tree: Ran) -> None:
     begun = next(index for index, line in enumerate(lines) if line.startswith("> subagent"))
     assert lines[begun + 1].startswith("┊ general : look it up (ses_")
     assert lines[begun + 2].startswith("┊ general = ")
-    assert lines[-1].startswith("with subagents: 2 sessions, $0.0000, tokens: ")
+    assert lines[-2].startswith("with subagents: 2 sessions, $0.0000, tokens: ")
 
 
 def test_json_output_carries_the_events_of_subagents(tree: Ran, here: Invoke) -> None:
@@ -55,8 +55,8 @@ def test_json_output_carries_the_events_of_subagents(tree: Ran, here: Invoke) ->
 
 def test_lists_show_roots_with_the_number_of_their_children(tree: Ran, here: Invoke) -> None:
     """API-570: children on request."""
-    ((session_id, _, children, _),) = rows(here("sessions"))
-    assert (session_id, children) == (tree.session, "1")
+    ((session_id, _, state, children, _),) = rows(here("sessions"))
+    assert (session_id, state, children) == (tree.session, "idle", "1")
     assert len(rows(here("sessions", "--children"))) == 2
     assert len(rows(here("sessions", "--all"))) == 2
     (found,) = json.loads(here("sessions", "--json").out)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from holdfast.schema.view import Block
 from holdfast.server.render.markdown import markdown_html
-from holdfast.server.web.frames import Block
 from holdfast.server.web.open_blocks import OpenBlock
 
 PIECES = [

@@ -248,6 +248,7 @@ async def test_a_page_that_connects_in_the_middle_shows_the_text_from_its_beginn
     await eventually(lambda: bool(slow.open_answers.of(session.id)))
     async with opened(slow, session.id, -1) as first:
         await first.until("caught")
+        await first.until_live("".join(words[:10]))  # nobody observed when they came
         for index, word in enumerate(words[10:]):
             paced.pieces.put_nowait(word)
             if index % 10 == 5:

@@ -56,7 +56,7 @@ class Nodes:
     async def owner(self, id: str) -> Owner | None:
         return None
 
-    async def with_directory(self, directory: str | None) -> list[Owner]:
+    async def with_directory(self, directory: str | None, workspace: str | None) -> list[Owner]:
         return [node(name) for name in self._replies]
 
     async def request(self, node: Owner, method: str, target: str, body: bytes | None, *, seconds: float) -> HttpReply:

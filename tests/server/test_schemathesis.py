@@ -102,7 +102,8 @@ class Place:
 
     async def _send(self, prepared: Any) -> Answer:
         target, headers = prepared.path_url, dict(prepared.headers)
-        if "/event" in target.partition("?")[0]:
+        path = target.partition("?")[0]
+        if "/event" in path or path.endswith("/view"):
             async with self._wire.stream(target, headers) as stream:
                 if stream.status == 200:
                     return Answer(stream.status, stream.headers["content-type"], b"")

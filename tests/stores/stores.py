@@ -188,7 +188,7 @@ async def _verify(address: str) -> list[str]:
     opened = open_database(address)
     log = EventLog(opened, MANIFEST, SESSION_PROJECTORS, Ids(SystemClock()))
     try:
-        return [str(mismatch) for id in await log.aggregates() for mismatch in await log.verify(id)]
+        return [str(mismatch) async for mismatch in log.verify(await log.aggregates())]
     except Exception:  # noqa: BLE001 - some tests store events that cannot be projected
         return []
     finally:

@@ -53,6 +53,11 @@ class Answer:
         self.tokens.update(tokens["cache"])
 
     @property
+    def failed(self) -> bool:
+        """Whether a step failed, other than by an interruption."""
+        return self._error is not None
+
+    @property
     def problem(self) -> str | None:
         """Why there is no complete answer; None if there is one."""
         if self._error is not None:

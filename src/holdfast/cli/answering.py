@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.cli.output import brief, visible
 from holdfast.client.errors import ApiError, ClientError
 from holdfast.schema.deferred import deferred
 from holdfast.schema.exceptions import InvalidFormAnswer
 from holdfast.schema.form import Form
-from holdfast.schema.permission import PermissionRequest
+from holdfast.schema.permission import NOBODY_TO_ASK, PermissionRequest
 from holdfast.schema.question import QuestionRequest
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ else:
 T = TypeVar("T")
 Request = PermissionRequest | QuestionRequest | Form
 
+MOST_DENIED = 100
 ELSEWHERE = "  (another client has answered)"
 SIGNED_IN = "  (signed in)"
 
@@ -48,6 +50,8 @@ class Answering:
         self._known: set[str] = set()
         self._settled: set[str] = set()
         self._asking: tuple[str, asyncio.Task[Any]] | None = None
+        self.denied: list[str] = []
+        """What was denied here, each in a line: by the person, or because there is none."""
 
     async def run(self) -> None:
         """Answer requests until cancelled."""
@@ -71,6 +75,16 @@ class Answering:
                 self._answered(data["requestID"])
             case "form.replied" | "form.cancelled":
                 self._answered(data["id"])
+
+    def note_failure(self, message: str) -> None:
+        """Take notice of the failure of a call: the runtime of this process denies by itself if nobody can be asked."""
+        if NOBODY_TO_ASK in message and len(self.denied) < MOST_DENIED:
+            self.denied.append(brief(message, 200) + self._way_out)
+
+    @property
+    def _way_out(self) -> str:
+        """What would have allowed it. `--yes` does not allow leaving the sandbox."""
+        return "" if self._terminal is not None or self._attendance.allow else "; --yes allows it"
 
     async def look(self) -> None:
         """Find requests whose event did not arrive: asked before the stream was open, or in another process."""
@@ -121,6 +135,10 @@ class Answering:
         await self._client.permissions.reply(
             self._session_id, request_id=request.id, reply=decision.reply, message=decision.message, save=decision.save
         )
+        if decision.reply == "reject" and len(self.denied) < MOST_DENIED:
+            what = brief(visible(f"{request.action} {', '.join(request.resources)}"))
+            why = "" if self._terminal is not None else " (nobody is at a terminal to allow it)"
+            self.denied.append(f"Permission denied: {what}{why}{self._way_out}")
 
     async def _answer(self, request: QuestionRequest) -> None:
         if self._terminal is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.command_runner import execute, fail, on_host, run_on_host
+from holdfast.cli.help import HelpfulGroup
 from holdfast.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 KEY_BYTES = 64 * 1024
 
 
-@click.group("auth")
+@click.group("auth", cls=HelpfulGroup)
 def command() -> None:
     """Connect to providers and MCP servers."""
 

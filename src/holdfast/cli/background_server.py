@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import subprocess
 import sys
+import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +18,7 @@ from holdfast.client.local_socket import UntrustedSocket, verify_socket
 from holdfast.schema.exceptions import HoldfastError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from holdfast.client.discovery import RunningServer
@@ -28,37 +32,70 @@ class ServerFailed(HoldfastError):
     """No server runs, and none could be started."""
 
 
-async def found_or_started(environment: dict[str, str]) -> RunningServer:
-    """Raises ServerFailed."""
-    from holdfast.embedded.registration import server_of
-
-    if (server := server_of(environment)) is not None:
+async def found_or_started(environment: dict[str, str], *, local: bool = False) -> RunningServer:
+    """A server on the data that this environment selects. With `local` any will do, and one that is started has no
+    port and ends by itself; nothing is printed. Several callers start one together. Raises ServerFailed."""
+    if (server := _found(environment, local=local)) is not None:
         return server
-    log = state_folder(environment) / "serve.log"
-    process = _start(environment, log)
-    try:
-        async with asyncio.timeout(START_SECONDS):
-            while process.poll() is None:
-                if (server := server_of(environment)) is not None and _answers(server):
-                    click.echo(
-                        f"started a server in the background; `kill {server.pid}` ends it, its log is {log}", err=True
-                    )
-                    return server
-                await asyncio.sleep(POLL_SECONDS)
-    except TimeoutError:
-        process.terminate()
-        raise ServerFailed(f"the server was not ready within {START_SECONDS:g} s; its log is {log}") from None
+    folder = state_folder(environment)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    log = folder / ("serve-local.log" if local else "serve.log")
+    with _starting(folder / "starting.lock") as alone:
+        deadline = time.monotonic() + START_SECONDS
+        process: subprocess.Popen[bytes] | None = None
+        first = False
+        while time.monotonic() < deadline:
+            if (server := _found(environment, local=local)) is not None and _answers(server):
+                if not local:
+                    told = f"started a server in the background; `kill {server.pid}` ends it, its log is {log}"
+                    click.echo(told, err=True)
+                return server
+            if process is None and not first:
+                first = alone()  # looks once more: the process that was first before may have started one just now
+            elif process is None:
+                process = _start(environment, log, local=local)
+            elif process.poll() is not None:
+                break
+            await asyncio.sleep(POLL_SECONDS)
+        else:
+            if process is not None:
+                process.terminate()
+            raise ServerFailed(f"the server was not ready within {START_SECONDS:g} s; its log is {log}")
     said = log.read_text(encoding="utf-8", errors="replace")[-LOG_CHARACTERS:].strip()
     raise ServerFailed(f"the server ended with {process.returncode}: {said or 'it said nothing'}")
 
 
-def _start(environment: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
+def _found(environment: dict[str, str], *, local: bool) -> RunningServer | None:
+    from holdfast.embedded.registration import server_of
+
+    return server_of(environment, port=not local)
+
+
+@contextmanager
+def _starting(path: Path) -> Iterator[Callable[[], bool]]:
+    """Whether this process is the one that starts a server; others wait for that one."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def alone() -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    try:
+        yield alone
+    finally:
+        os.close(handle)
+
+
+def _start(environment: dict[str, str], log: Path, *, local: bool) -> subprocess.Popen[bytes]:
     """In a session of its own, so that it stays when the terminal is closed."""
-    log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", "holdfast", "serve"],
+            # -P: nothing is imported from the current directory, which may be a cloned repository.
+            [sys.executable, "-P", "-m", "holdfast", "serve", *(["--local"] if local else [])],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.command_runner import FAILED, run_on_host
+from holdfast.cli.help import HelpfulGroup
 from holdfast.cli.output import brief, json_option, one_line, print_json, printable
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def quiet_configuration() -> Iterator[None]:
         log.setLevel(before)
 
 
-@click.group("config")
+@click.group("config", cls=HelpfulGroup)
 def command() -> None:
     """Show and check the configuration of this directory."""
 

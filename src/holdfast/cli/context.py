@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.command_runner import run_on_host
 from holdfast.cli.output import brief, heading, json_option, moment, print_json, print_table, printable
+from holdfast.cli.session_choice import run_on_session, session_argument
 
 if TYPE_CHECKING:
     from holdfast.client.generated.async_client import AsyncClient
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 @click.command("context", short_help="Show what a session's model is told, and what changed it.")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @json_option
 def command(session_id: str, as_json: bool) -> None:
     """Show the System Context of SESSION: the beginning of every request to its model.
 
     Lists the baseline; each source with what the model was told last; every change since, with its sources; and the
     requests that did not begin like the one before, with the reason. Sources are not read again."""
-    run_on_host(lambda host: _show(host, session_id, as_json))
+    run_on_session(session_id, lambda client, id: _show(client, id, as_json))
 
 
 async def _show(client: AsyncClient, session_id: str, as_json: bool) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.command_runner import FAILED, run_on_host
-from holdfast.cli.output import printable
+from holdfast.cli.output import json_option, print_json, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,15 +20,25 @@ SHOWN = 20
 
 @click.command("doctor")
 @click.option("--rebuild", is_flag=True, help="Rebuild everything that clients see from the event log.")
-def command(rebuild: bool) -> None:
-    """Check the database, the configuration and the sandbox.
+@json_option
+def command(rebuild: bool, as_json: bool) -> None:
+    """Check the database, the configuration, the sandbox and what is around them.
 
-    Compares what clients see with the event log, and looks for settings that have no effect in the configuration files
-    of this directory. Exits with 1 if rows differ or a file cannot be used."""
+    Compares what clients see with the event log, looks for settings that have no effect in the configuration files of
+    this directory, and at the disk, the processes on the data, the rights of its files, the clock, models and MCP
+    servers. Each finding says what to do. Exits with 1 if rows differ or a file cannot be used."""
     from holdfast.cli.config import quiet_configuration
 
     with quiet_configuration():
-        run_on_host(lambda host: _examine(host, rebuild))
+        run_on_host(lambda host: _report(host, rebuild) if as_json else _examine(host, rebuild))
+
+
+async def _report(host: Holdfast, rebuild: bool) -> int:
+    if rebuild:
+        await host.rebuild()
+    report = await host.system.doctor()
+    print_json(report)
+    return FAILED if any(finding.level == "error" for finding in report.findings) else 0
 
 
 async def _examine(host: Holdfast, rebuild: bool) -> int:
@@ -37,7 +47,8 @@ async def _examine(host: Holdfast, rebuild: bool) -> int:
     click.echo(printable(f"sessions are stored in {await host.describe_store()}"))
     if rebuild:
         click.echo(f"rebuilt {await host.rebuild()} sessions from the event log")
-    mismatches = await host.verify()
+    findings = (await host.system.doctor()).findings
+    mismatches = await host.verify() if any(finding.check == "rows" for finding in findings) else []
     config = await host.config.report()
     sandbox = await host.sandbox.get(probe=True)
     for mismatch in mismatches[:SHOWN]:
@@ -56,7 +67,13 @@ async def _examine(host: Holdfast, rebuild: bool) -> int:
         click.echo(printable(described(problem)), err=True)
     if not config.problems:
         click.echo(f"no problems in {len(config.files)} configuration files")
-    return FAILED if mismatches or refused(config) else 0
+    around = [finding for finding in findings if finding.check not in ("rows", "configuration")]
+    for finding in around:
+        click.echo(printable(f"{finding.level}: {finding.what}\n  {finding.fix}"), err=True)
+    if not around:
+        click.echo("no problems with disk, processes, files, clock, models and MCP servers")
+    failed = any(finding.level == "error" for finding in around)
+    return FAILED if mismatches or refused(config) or failed else 0
 
 
 def _sandbox_lines(info: SandboxInfo) -> Iterator[str]:

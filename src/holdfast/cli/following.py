@@ -9,6 +9,7 @@ import asyncio
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.cli.progress import TICK_SECONDS
 from holdfast.cli.screen import fields
 from holdfast.client.call import Options
 from holdfast.client.errors import ApiError, ClientError
@@ -33,6 +34,9 @@ DELIVERY_SECONDS = 1.0
 """How long the last events may take to arrive after the Session has become idle."""
 PAGE = 100
 NOT_SHOWN = ("session.tree.connected", "session.updated", "session.deleted")
+FAILED_CALL = "session.next.tool.failed"
+ON_PROGRESS = ("provider", "tool")
+"""Kinds of waits that the progress line shows."""
 OF_PAUSED = ("budget", "owner", "provider")
 """What a Session waits for whose children wait for budgets. Its own turn is open, so that it also waits for its
 provider; one that still answers does not stay silent twice."""
@@ -62,7 +66,9 @@ class Follower:
         if at_once:
             self._early = None
         try:
-            return await _run_beside(self._run(begin), self._watch(), self._answering.run(), self._report_silence())
+            return await _run_beside(
+                self._run(begin), self._watch(), self._answering.run(), self._report_silence(), self._tick()
+            )
         except asyncio.CancelledError:
             with suppress(OSError):  # the terminal may be closed
                 self._screen.note("\ninterrupted")
@@ -75,6 +81,9 @@ class Follower:
             if error.reason == "Transport":
                 raise ServerGone from error
             raise
+        finally:
+            with suppress(OSError):
+                self._screen.rest()
 
     async def _run(self, begin: Callable[[], Awaitable[T]]) -> T:
         await _within(SUBSCRIBE_SECONDS, self._subscribed)
@@ -110,21 +119,33 @@ class Follower:
             self._subscribed.set()
             self._idle.set()
 
+    async def _tick(self) -> None:
+        """Let a terminal show what is waited for, as time passes."""
+        while self._screen.progress.on:
+            await asyncio.sleep(TICK_SECONDS)
+            self._screen.tick()
+
     def _show(self, event: Event, data: dict[str, Any]) -> None:
         if data.get("sessionID", self._session_id) != self._session_id:
             self._screen.show_child(event, data)
+            self._note_failure(event, data)
             return
         if event.durable is not None:
             if self.position is not None and event.durable.seq <= self.position:
                 return
             self.position = event.durable.seq
         self._screen.show(event, data)
+        self._note_failure(event, data)
         self._answer.note(event.type, data)
         if event.type == "session.status":
             if data["status"]["type"] == "idle":
                 self._idle.set()
             else:
                 self._idle.clear()
+
+    def _note_failure(self, event: Event, data: dict[str, Any]) -> None:
+        if event.type == FAILED_CALL:
+            self._answering.note_failure(data["error"]["message"])
 
     async def _catch_up(self) -> None:
         """Show durable events that the stream did not deliver: it was lost, or another process committed them."""
@@ -150,6 +171,8 @@ class Follower:
                 await self._answering.look()
                 waits = await self._client.sessions.waits(self._session_id)
                 for wait in waits:
+                    if self._screen.progress.on and wait.kind in ON_PROGRESS:
+                        continue
                     self._screen.note(f"… waiting for {wait.what}, until {wait.ends}")
                 budgets = [wait.what for wait in waits if wait.kind == "budget"]
                 if budgets and said_before and all(wait.kind in OF_PAUSED for wait in waits):

@@ -9,10 +9,12 @@ import io
 import os
 import sys
 from importlib import import_module
+from typing import Any, NoReturn
 
 import click
 
 from holdfast.cli.command_runner import INTERRUPTED, fail
+from holdfast.cli.help import GroupedCommands
 from holdfast.schema.version import __version__
 
 STARTING_OBJECTS = 200_000
@@ -24,9 +26,15 @@ with the event loop: with Python's 5 ms the time between two turns of a model is
 
 DATABASE = "HOLDFAST_DATABASE"
 
+HOME_UNKNOWN = "home directory"
+"""In the text of the RuntimeError with which `pathlib` says that a user has no home."""
+NO_HOME = "HOME is not set, and the system knows no home directory of user {user}. Set HOME to a directory of yours."
+
 COMMANDS = (
     "run",
+    "attach",
     "sessions",
+    "usage",
     "context",
     "serve",
     "demo",
@@ -37,15 +45,28 @@ COMMANDS = (
     "skills",
     "auth",
     "mcp",
+    "acp",
     "config",
     "trust",
     "doctor",
     "migrate",
+    "export",
+    "import",
+    "verify",
+    "completion",
 )
+MODULES = {"import": "import_bundle"}
+"""Of commands whose names cannot be those of modules."""
 
 
-class Commands(click.Group):
-    """Lists the commands in the order of `COMMANDS`. Each module has its command under the name `command`."""
+def module_of(command: str) -> str:
+    """The module of a command."""
+    return f"holdfast.cli.{MODULES.get(command, command)}"
+
+
+class Commands(GroupedCommands):
+    """The commands of `COMMANDS`, which `holdfast --help` groups by use. Each module has its command under the name
+    `command`."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -53,17 +74,21 @@ class Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        found: click.Command = import_module(f"holdfast.cli.{name}").command
+        found: click.Command = import_module(module_of(name)).command
         _accept_database(found)
         return found
 
-    def invoke(self, context: click.Context) -> object:
-        """Exit with 130 after Ctrl-C, also before there is a loop and at a prompt of click."""
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
+        """Run the command line and exit: with 130 after Ctrl-C at any moment, for which click itself has 1."""
         try:
-            return super().invoke(context)
+            code = super().main(*args, **extra | {"standalone_mode": False})
         except (KeyboardInterrupt, click.Abort):
             click.echo("interrupted", err=True)
-            sys.exit(INTERRUPTED)
+            code = INTERRUPTED
+        except click.ClickException as error:
+            error.show()
+            code = error.exit_code
+        sys.exit(code if isinstance(code, int) else 0)
 
 
 def _choose_database(context: click.Context, option: click.Parameter, value: str | None) -> None:
@@ -102,10 +127,44 @@ def _accept_database(command: click.Command) -> None:
         _accept_database(below)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    invoke_without_command=True,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="holdfast")
-def cli() -> None:
-    """Durable agent sessions: nothing lost, nothing stuck, nothing repeated."""
+@click.option("-c", "--continue", "newest", is_flag=True, help="Open the newest session of this directory.")
+@click.option("--session", metavar="SESSION", help="Open this session: its id, the beginning of it, or its title.")
+@click.option("--new", is_flag=True, help="Begin a new session.")
+@click.option("--fork", is_flag=True, help="Go on in a copy of the session.")
+@click.option("--server", metavar="URL", help="Use the server at this address.")
+@click.option("-m", "--model", metavar="PROVIDER/MODEL", help="The model of a new session.")
+@click.option("--agent", metavar="NAME", help="The agent of a new session.")
+@click.option("--theme", type=click.Choice(("dark", "light", "none")), help="The colours of the terminal.")
+@click.option("--linear", is_flag=True, help="Print line by line, for screen readers and simple terminals.")
+@click.pass_context
+def cli(context: click.Context, /, newest: bool, **options: Any) -> None:
+    """Durable agent sessions: nothing lost, nothing stuck, nothing repeated.
+
+    Without a command, at a terminal: the interactive terminal, with the newest session of this directory."""
+    given = [name for name, value in options.items() if value] + ["continue"] * newest
+    if context.invoked_subcommand is not None:
+        if given:
+            raise click.UsageError(
+                f"--{given[0]} is for `holdfast` without a command; put it behind the command's name"
+            )
+        return
+    from holdfast.cli.attach import is_terminal, open_terminal
+
+    if not is_terminal():
+        click.echo(context.get_help(), err=True)
+        sys.exit(2)
+    if newest and (options["new"] or options["session"]):
+        raise click.UsageError("--continue cannot be combined with --new or --session")
+    if options["new"] and (options["session"] or options["fork"]):
+        raise click.UsageError("--new cannot be combined with --session or --fork")
+    sys.exit(open_terminal(**options))
 
 
 cli.params.append(_database_option(hidden=False))
@@ -119,6 +178,10 @@ def main() -> None:
         cli(prog_name="holdfast")
     except OSError as error:
         sys.exit(_report(error))
+    except RuntimeError as error:
+        if HOME_UNKNOWN not in str(error):
+            raise
+        sys.exit(fail(NO_HOME.format(user=os.getuid())))
     finally:
         _discard_unwritable()
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.command_runner import FAILED, execute, fail
+from holdfast.cli.help import HelpfulGroup
 from holdfast.cli.mcp_serve import serve
 from holdfast.cli.output import json_option, one_line, print_json, print_table, printable
 
@@ -29,7 +30,7 @@ FOLLOW_SECONDS = 0.5
 ARGUMENT_BYTES = 4 * 1024 * 1024
 
 
-@click.group("mcp")
+@click.group("mcp", cls=HelpfulGroup)
 def command() -> None:
     """Servers of the Model Context Protocol."""
 

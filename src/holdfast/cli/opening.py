@@ -10,6 +10,7 @@ import click
 from holdfast.cli.command_runner import started
 from holdfast.cli.first_run import first_choice
 from holdfast.cli.session_budget import money_budget
+from holdfast.client.discovery import WITHOUT_PORT
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef
@@ -39,7 +40,8 @@ async def open_client(ask: Ask, attendance: Attendance, screen: Screen, stack: A
     from holdfast.cli.remote import find_server
 
     if not ask.standalone and (found := await find_server(stack)) is not None:
-        screen.note(f"using the server at {found.url}; --standalone uses none")
+        where = "in the background" if found.url == WITHOUT_PORT else f"at {found.url}"
+        screen.note(f"using the server {where}; --standalone uses none")
         return Opened(found.client, None)
     from holdfast.embedded.holdfast import Holdfast
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import datetime as dt
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.schema.pattern import pattern
+from holdfast.text.visible_text import brief as brief
+from holdfast.text.visible_text import one_line as one_line
+from holdfast.text.visible_text import printable as printable
+from holdfast.text.visible_text import visible as visible
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterable, Sequence
 
 NARROWEST = 20
 """The smallest width into which the last column of a table is wrapped; below it the terminal wraps the lines."""
+UNLIMITED = 10_000
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
@@ -29,52 +32,36 @@ def print_json(value: object) -> None:
     click.echo(msgspec.json.format(encode(value), indent=2))
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
     """Print rows below the headings. `right` names the columns that are aligned to the right. In a terminal the last
     column is wrapped; the others are not, so that an id stays in one piece. A pipe gets one line per row."""
-    import shutil
-
     body = [["" if cell is None else one_line(str(cell)) for cell in row] for row in rows]
-    widths = [max(map(_width, cells)) for cells in zip(columns, *body, strict=True)]
-    room = shutil.get_terminal_size().columns - sum(widths[:-1]) - 2 * len(widths[:-1]) if sys.stdout.isatty() else 0
+    widths = [max(map(_width, cells)) for cells in zip(headings, *body, strict=True)]
+    room = columns() - sum(widths[:-1]) - 2 * len(widths[:-1]) if sys.stdout.isatty() else 0
     lines = []
-    for row in (list(columns), *body):
+    for row in (list(headings), *body):
         wrapped = _wrapped(row[-1], room) if room >= NARROWEST else [row[-1]]
         lines += [[*row[:-1], wrapped[0]], *([*[""] * len(row[:-1]), rest] for rest in wrapped[1:])]
     for number, line in enumerate(lines):
         padded = (
             " " * (width - _width(cell)) + cell if column in right else cell + " " * (width - _width(cell))
-            for column, width, cell in zip(columns, widths, line, strict=True)
+            for column, width, cell in zip(headings, widths, line, strict=True)
         )
         text = "  ".join(padded).rstrip()
         click.echo(text if number else heading(text))
+
+
+def columns() -> int:
+    """The width of the terminal. A pipe has none: its lines are as long as they are."""
+    import shutil
+
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else UNLIMITED
 
 
 def heading(text: str) -> str:
     """Bold in a terminal, unless NO_COLOR is set."""
     plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return text if plain else click.style(text, bold=True)
-
-
-def printable(text: str) -> str:
-    """The text with control characters and changes of writing direction escaped; line breaks and tabs stay."""
-    return _CONTROLS.sub(_escaped, text)
-
-
-def visible(text: str) -> str:
-    """As `printable`, with invisible characters escaped too: for text that a person decides about."""
-    return _INVISIBLE.sub(_escaped, printable(text))
-
-
-def one_line(text: str) -> str:
-    """The printable text on one line, for a label, a title or a path."""
-    return " ".join(printable(text).splitlines())
-
-
-def brief(value: Any, limit: int = 100) -> str:
-    """The printable text on one line of at most `limit` characters."""
-    text = printable(" ".join(str(value).split()))
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def moment(millis: int) -> str:
@@ -95,15 +82,3 @@ def _wrapped(text: str, room: int) -> list[str]:
     import textwrap
 
     return textwrap.wrap(text, room, break_on_hyphens=False) or [""]
-
-
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
-
-
-_CONTROLS = pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_INVISIBLE = pattern(
-    "[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028\u2029\u2060-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
-)

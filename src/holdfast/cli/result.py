@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from holdfast.schema.record import Record
 from holdfast.schema.session import CacheTokens, Tokens
@@ -12,6 +13,8 @@ from holdfast.schema.session_message import AssistantMessage, TextPart
 from holdfast.schema.tree import TreeTotal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.cli.answer import Answer
     from holdfast.client.generated.async_client import AsyncClient
 
@@ -32,6 +35,12 @@ class Result(Record):
     error: str | None = None
     total: TreeTotal | None = None
     """Of the Session and its subagents since they were created, if it has any."""
+    denied: tuple[str, ...] | None = None
+    """Permission requests that were denied, if any: the command exits with 4."""
+
+
+def with_denied(result: Result, denied: Sequence[str]) -> Result:
+    return replace(result, denied=tuple(denied)) if denied else result
 
 
 async def result_of(

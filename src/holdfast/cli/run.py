@@ -9,6 +9,7 @@ import click
 
 from holdfast.cli.attached import NOT_UTF8, STDIN, Attached
 from holdfast.cli.calls import Call, joined, read_call
+from holdfast.cli.completion import complete
 from holdfast.cli.session_budget import Dollars
 
 RESOURCE = "mcp://"
@@ -19,6 +20,9 @@ class Ask(NamedTuple):
 
     text: str = ""
     session_id: str | None = None
+    """What the person calls the Session: its id, the beginning of that, or its title."""
+    newest: bool = False
+    """Whether the newest Session of the directory is continued."""
     agent: str | None = None
     model: str | None = None
     variant: str | None = None
@@ -58,9 +62,25 @@ class FileOrResource(click.Path):
 
 @click.command("run", short_help="Send a prompt and print the answer as it arrives.")
 @click.argument("prompt", nargs=-1)
-@click.option("--session", "session_id", metavar="ID", help="Continue this session instead of creating one.")
-@click.option("--agent", metavar="NAME", help="The agent; `holdfast agents` lists them.")
-@click.option("-m", "--model", metavar="PROVIDER/MODEL", help="The model; demo/echo works offline.")
+@click.option("-c", "--continue", "newest", is_flag=True, help="Continue the newest session of the directory.")
+@click.option(
+    "-s",
+    "--session",
+    "session_id",
+    metavar="SESSION",
+    shell_complete=complete("sessions"),
+    help="Continue this session: its id, the beginning of its id, or its title.",
+)
+@click.option(
+    "--agent", metavar="NAME", shell_complete=complete("agents"), help="The agent; `holdfast agents` lists them."
+)
+@click.option(
+    "-m",
+    "--model",
+    metavar="PROVIDER/MODEL",
+    shell_complete=complete("models"),
+    help="The model; demo/echo works offline.",
+)
 @click.option("--variant", metavar="NAME", help="The variant of the model, such as its effort.")
 @click.option(
     "-f",
@@ -115,13 +135,22 @@ def command(prompt: tuple[str, ...], files: tuple[str, ...], schema_file: str | 
     an exclamation mark runs a shell command in the session, as in '!git status', and exits with its status; the model
     reads command and output. What comes from standard input is never a call.
 
-    The answer goes to standard output, everything else to standard error. The session is stored; --session continues
-    it. Ctrl-C interrupts the turn and exits with 130; the interruption is recorded. A session whose budget is used up
-    waits, and the command exits with 3.
+    The answer goes to standard output, everything else to standard error: calls of tools, diffs of edits, the last
+    lines of commands that failed, and at the end tokens, cost and time. The session is stored; --continue and --session
+    go on with it. Ctrl-C interrupts the turn, and the interruption is recorded.
 
     What is piped into the command is attached to the prompt. Without PROMPT it is the prompt.
 
-    Permission requests are asked in the terminal. Without a terminal they are denied at once, unless --yes is given."""
+    Permission requests are asked in the terminal. Without a terminal they are denied at once, unless --yes is given.
+
+    \b
+    Exit codes:
+      0    answered
+      1    failed; the last line on standard error says why
+      2    a mistake in the command line
+      3    the budget of the session is used up, and it waits
+      4    a permission request was denied
+      130  interrupted"""
     ask = Ask(**options)
     _check(ask, prompt, files)
     if prompt != (STDIN,):
@@ -150,6 +179,8 @@ def _check(ask: Ask, prompt: tuple[str, ...], files: tuple[str, ...]) -> None:
     """Raise a usage error for options that do not fit, before anything is read."""
     if ask.model is not None and not all(ask.model.partition("/")[::2]):
         raise click.BadParameter(f"{ask.model!r} is not PROVIDER/MODEL, as in demo/echo", param_hint="--model")
+    if ask.newest and ask.session_id is not None:
+        raise click.UsageError("--continue and --session cannot be combined")
     if ask.attach is not None and (ask.standalone or ask.sandbox is not None):
         raise click.UsageError("--attach cannot be combined with --standalone or --sandbox")
     if (prompt == (STDIN,)) + files.count(STDIN) > 1:

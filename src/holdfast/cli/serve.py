@@ -24,6 +24,19 @@ EXIT_SECONDS = 4.5
 
 
 @click.command("serve")
+@click.option(
+    "--local",
+    is_flag=True,
+    help="Listen on no port: only your own programs on this machine reach it. Ends when nobody uses it.",
+)
+@click.option(
+    "--idle",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --local: end when for so long nobody was connected and no Session was executed.",
+)
 @click.option("--hostname", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=int, help="The port; 0 takes any free port.  [default: the first free port from 4096]")
 @click.option(
@@ -61,9 +74,8 @@ EXIT_SECONDS = 4.5
     "--root",
     "roots",
     multiple=True,
-    type=click.Path(),
-    metavar="DIRECTORY",
-    help="Execute only Sessions below this directory. Can be repeated.",
+    metavar="[LABEL=]DIRECTORY",
+    help="Execute only Sessions below this directory; with a label, only those of that volume. Can be repeated.",
 )
 @click.option("--node-name", metavar="NAME", help="How this server is called among those on the database.")
 @click.option("--node-address", metavar="URL", help="Where other servers on the database reach this one.")
@@ -79,7 +91,11 @@ EXIT_SECONDS = 4.5
     metavar="NAME[=VALUE]",
     help="Set this variable in terminals; without a value, to that of this process. Can be repeated.",
 )
+@click.pass_context
 def command(
+    context: click.Context,
+    local: bool,
+    idle: float,
     hostname: str,
     port: int | None,
     hosts: tuple[str, ...],
@@ -103,8 +119,12 @@ def command(
     SIGHUP reads the configuration of all open projects again. Edited files are also read again before each turn.
 
     Requests for another host name are refused, and so are changes by pages of other origins."""
-    from holdfast.embedded.serve import Serving, fast_loop, host_name, is_loopback, is_node_address
+    from holdfast.embedded.serve import Serving, fast_loop, host_name, is_loopback, is_node_address, usable_roots
 
+    if local:
+        _check_local(context)
+    elif context.get_parameter_source("idle") is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("--idle needs --local: a server with a port ends only when it is told to")
     for name in hosts:
         try:
             host_name(name)
@@ -124,12 +144,18 @@ def command(
             f"{node_address!r} is not an address; expected scheme, host and port, as in http://10.0.0.5:4096",
             param_hint="--node-address",
         )
+    try:
+        served = usable_roots(roots, relative=True)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--root") from None
     if no_auth and not is_loopback(hostname):
         raise click.UsageError(
             f"--no-auth works only on loopback addresses, not on {hostname}: everyone who can reach the port could run "
             "commands as you. Leave out --no-auth or --hostname."
         )
     asked = Serving(
+        local=local,
+        idle=idle,
         hostname=hostname,
         port=port,
         authorize=not no_auth,
@@ -140,7 +166,7 @@ def command(
         recover=not no_recovery,
         drain=drain,
         most=most,
-        roots=tuple(os.path.realpath(root) for root in roots) or None,
+        roots=served or None,
         name=node_name,
         address=node_address.rstrip("/") if node_address is not None else None,
         pty_environment=_variables(variables),
@@ -148,10 +174,22 @@ def command(
     sys.exit(execute(_serve(asked), loop_factory=fast_loop(), own_signals=False, warnings=True))
 
 
+def _check_local(context: click.Context) -> None:
+    """Refuse options that need a port."""
+    for name in ("hostname", "port", "hosts", "origins", "no_auth", "node_address"):
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            option = {"hosts": "allow-host", "origins": "allow-origin"}.get(name, name.replace("_", "-"))
+            raise click.UsageError(f"--{option} needs a port; leave it or --local out")
+
+
 async def _serve(asked: Serving) -> int:
     from holdfast.embedded.serve import serve
 
     def ready(served: Served) -> None:
+        if asked.local:
+            click.echo("holdfast listening on its private socket only")
+            started()
+            return
         if served.credential is not None:
             click.echo(f"user opencode, password in {served.credential}", err=True)
         elif not asked.authorize:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.command_runner import run_on_host
 from holdfast.cli.output import json_option, print_json, print_table
+from holdfast.cli.session_choice import run_on_session, session_argument
 
 if TYPE_CHECKING:
     from holdfast.client.generated.async_client import AsyncClient
@@ -37,7 +37,7 @@ class Dollars(click.ParamType[float]):
 
 
 @click.command("budget", short_help="Show or change the budget of a session.")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @click.option("--money", type=Dollars(), metavar="DOLLARS", help="US dollars, by the prices of the models.")
 @click.option("--tokens", type=click.IntRange(min=0), help="Tokens of input and output, cached ones included.")
 @click.option("--turns", type=click.IntRange(min=0), help="Requests to models.")
@@ -53,7 +53,7 @@ def budget(session_id: str, none: bool, as_json: bool, **limits: Any) -> None:
     given = {name: value for name, value in limits.items() if value is not None}
     if none and given:
         raise click.UsageError("--none cannot be combined with limits")
-    run_on_host(lambda client: _budget(client, session_id, given, none, as_json))
+    run_on_session(session_id, lambda client, id: _budget(client, id, given, none, as_json))
 
 
 async def _budget(client: AsyncClient, session_id: str, given: dict[str, Any], none: bool, as_json: bool) -> int:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.command_runner import run_on_host
 from holdfast.cli.output import brief, json_option, moment, print_json, print_table
+from holdfast.cli.session_choice import run_on_session, session_argument
 
 if TYPE_CHECKING:
     from holdfast.client.generated.async_client import AsyncClient
 
 
 @click.command("inbox", short_help="List the pending inputs of a session, or change one.")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @click.option("--cancel", metavar="INPUT", help="Withdraw this input.")
 @click.option("--steer", metavar="INPUT", help="Let this queued input join at once, and show the answer.")
 @click.option("--queue", metavar="INPUT", help="Let this steer wait until the session would go idle.")
@@ -29,11 +29,11 @@ def inbox(session_id: str, cancel: str | None, steer: str | None, queue: str | N
         from holdfast.cli.turn import steer_input
 
         sys.exit(steer_input(session_id, steer, yes=yes))
-    run_on_host(lambda client: _inbox(client, session_id, cancel, queue, as_json))
+    run_on_session(session_id, lambda client, id: _inbox(client, id, cancel, queue, as_json))
 
 
 @click.command("instructions", short_help="List the instruction entries of a session, or change them.")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @click.option("--set", "entries", nargs=2, multiple=True, metavar="KEY VALUE", help="Add or replace an entry.")
 @click.option("--remove", "removed", multiple=True, metavar="KEY", help="Remove an entry.")
 @json_option
@@ -42,7 +42,7 @@ def instructions(
 ) -> None:
     """List the instruction entries of SESSION: facts that its model is told. A change reaches the model before its next
     turn. VALUE is text, or any other JSON."""
-    run_on_host(lambda client: _instructions(client, session_id, entries, removed, as_json))
+    run_on_session(session_id, lambda client, id: _instructions(client, id, entries, removed, as_json))
 
 
 async def _inbox(client: AsyncClient, session_id: str, cancel: str | None, queue: str | None, as_json: bool) -> int:

@@ -10,6 +10,7 @@ import click
 
 from holdfast.cli.command_runner import execute, fail
 from holdfast.cli.output import brief, moment
+from holdfast.cli.session_choice import session_argument, session_of
 
 if TYPE_CHECKING:
     from holdfast.schema.permission import PermissionRequest
@@ -18,7 +19,7 @@ NO_SERVER = "No server runs on this data, so that nobody could open a link. `hol
 
 
 @click.command("link", short_help="Make a link with which somebody answers one request.")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @click.argument("request_id", metavar="[REQUEST]", required=False)
 @click.option("--seconds", type=click.IntRange(10, 86_400), help="How long it can be used.  [default: 900, 15 minutes]")
 @click.option(
@@ -40,10 +41,11 @@ async def _link(session_id: str, request_id: str | None, seconds: int | None, ad
     from holdfast.client.connect import connect
     from holdfast.embedded.registration import server_of
 
-    server = server_of(dict(os.environ))
+    server = server_of(dict(os.environ), port=address is None)
     if server is None:
         return fail(NO_SERVER)
     async with connect(server.url) as client:
+        session_id = await session_of(client, session_id)
         if request_id is None:
             found = await client.permissions.list(session_id)
             if len(found) != 1:

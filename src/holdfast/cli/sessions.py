@@ -3,62 +3,44 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from holdfast.cli.command_runner import fail, run_on_host
+from holdfast.cli.help import HelpfulGroup
 from holdfast.cli.output import brief, json_option, moment, one_line, print_json, print_table
 from holdfast.cli.session_budget import budget
+from holdfast.cli.session_choice import run_on_session, session_argument
 from holdfast.cli.session_inputs import inbox, instructions
 from holdfast.cli.session_link import link
+from holdfast.cli.session_list import list_options, list_sessions
+from holdfast.cli.session_undo import undo
 from holdfast.cli.tree import background, interrupt, tree
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import Coroutine
 
     from holdfast.client.generated.async_client import AsyncClient
-    from holdfast.schema.session import Session
     from holdfast.schema.session_message import SessionMessage
 
-T = TypeVar("T", bound="Callable[..., object]")
-
-PAGE = 100
 SHOWN_MESSAGES = 20
 
-session_argument = click.argument("session_id", metavar="SESSION")
 
-
-def list_options(listing: T) -> T:
-    """Add the options of a list of sessions."""
-    for option in (
-        json_option,
-        click.option(
-            "--interrupted", is_flag=True, help="Only sessions with unfinished work that no process continues."
-        ),
-        click.option("--archived", is_flag=True, help="Only archived sessions."),
-        click.option("--children", is_flag=True, help="Sessions of subagents too."),
-        click.option("--all", "everywhere", is_flag=True, help="Sessions of every directory, those of subagents too."),
-        click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many to list."),
-    ):
-        listing = option(listing)
-    return listing
-
-
-@click.group("sessions", invoke_without_command=True)
+@click.group("sessions", cls=HelpfulGroup, invoke_without_command=True)
 @list_options
 @click.pass_context
 def command(context: click.Context, /, **options: Any) -> None:
     """List sessions, newest first, or change one."""
     if context.invoked_subcommand is None:
-        run_on_host(lambda client: _list(client, **options))
+        run_on_host(lambda client: list_sessions(client, **options))
 
 
 @command.command("list")
 @list_options
-def list_sessions(**options: Any) -> None:
+def listing(**options: Any) -> None:
     """List sessions, newest first, as `holdfast sessions` does."""
-    run_on_host(lambda client: _list(client, **options))
+    run_on_host(lambda client: list_sessions(client, **options))
 
 
 @command.command(short_help="Show a session and its latest messages.")
@@ -66,7 +48,7 @@ def list_sessions(**options: Any) -> None:
 @json_option
 def show(session_id: str, as_json: bool) -> None:
     """Show a session: its settings, pending inputs and latest messages."""
-    run_on_host(lambda client: _show(client, session_id, as_json))
+    run_on_session(session_id, lambda client, id: _show(client, id, as_json))
 
 
 @command.command()
@@ -77,15 +59,15 @@ def rename(session_id: str, title: tuple[str, ...]) -> None:
     text = " ".join(title).strip()
     if not text:
         raise click.BadParameter("the title is empty", param_hint="TITLE")
-    run_on_host(lambda client: _done(client.sessions.rename(session_id, title=text)))
+    run_on_session(session_id, lambda client, id: _done(client.sessions.rename(id, title=text)))
 
 
 @command.command()
 @session_argument
-@click.option("--undo", is_flag=True, help="Restore an archived session.")
-def archive(session_id: str, undo: bool) -> None:
+@click.option("--undo", "restore", is_flag=True, help="Restore an archived session.")
+def archive(session_id: str, restore: bool) -> None:
     """Archive a session, so that lists do not show it."""
-    run_on_host(lambda client: _done(client.sessions.archive(session_id, archived=not undo)))
+    run_on_session(session_id, lambda client, id: _done(client.sessions.archive(id, archived=not restore)))
 
 
 @command.command()
@@ -96,7 +78,7 @@ def delete(session_id: str, keep_children: bool, yes: bool) -> None:
     """Stop a session and delete it with the sessions of its subagents. Their events stay in the log."""
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("standard input is not a terminal, so nobody can confirm; --yes deletes without asking")
-    run_on_host(lambda client: _delete(client, session_id, keep_children=keep_children, ask=not yes))
+    run_on_session(session_id, lambda client, id: _delete(client, id, keep_children=keep_children, ask=not yes))
 
 
 @command.command(short_help="Make a new session that shares the conversation of one.")
@@ -108,14 +90,14 @@ def fork(session_id: str, before: str | None, as_json: bool) -> None:
 
     No message is copied. From then on the two sessions change independently. An answer that is still being written is
     not shared."""
-    run_on_host(lambda client: _fork(client, session_id, before, as_json))
+    run_on_session(session_id, lambda client, id: _fork(client, id, before, as_json))
 
 
 @command.command()
 @session_argument
 def compact(session_id: str) -> None:
     """Summarise older messages of a session now."""
-    run_on_host(lambda client: _done(client.sessions.compact(session_id)))
+    run_on_session(session_id, lambda client, id: _done(client.sessions.compact(id)))
 
 
 @command.command()
@@ -129,7 +111,7 @@ def recover(session_id: str, go_on: bool | None, yes: bool) -> None:
     if go_on is None:
         raise click.UsageError("either --continue or --abandon is needed")
     if not go_on:
-        run_on_host(lambda client: _done(client.sessions.recover(session_id, decision="abandon")))
+        run_on_session(session_id, lambda client, id: _done(client.sessions.recover(id, decision="abandon")))
     from holdfast.cli.turn import continue_session
 
     sys.exit(continue_session(session_id, yes=yes))
@@ -140,7 +122,7 @@ def recover(session_id: str, go_on: bool | None, yes: bool) -> None:
 @json_option
 def waits(session_id: str, as_json: bool) -> None:
     """Show what a session waits for, since when, and what ends the wait."""
-    run_on_host(lambda client: _waits(client, session_id, as_json))
+    run_on_session(session_id, lambda client, id: _waits(client, id, as_json))
 
 
 command.add_command(tree)
@@ -150,6 +132,7 @@ command.add_command(inbox)
 command.add_command(budget)
 command.add_command(instructions)
 command.add_command(link)
+command.add_command(undo)
 
 
 async def _delete(client: AsyncClient, session_id: str, *, keep_children: bool, ask: bool) -> int:
@@ -177,68 +160,6 @@ async def _fork(client: AsyncClient, session_id: str, before: str | None, as_jso
 async def _done(work: Coroutine[Any, Any, object]) -> int:
     await work
     return 0
-
-
-async def _list(
-    client: AsyncClient,
-    limit: int,
-    everywhere: bool,
-    children: bool,
-    archived: bool,
-    interrupted: bool,
-    as_json: bool,
-) -> int:
-    import os
-
-    here = None if everywhere else os.path.realpath(os.getcwd())
-    children = children or everywhere
-    left = await client.sessions.interrupted()
-    broken = {turn.session_id if children else turn.root_id for turn in left}
-    found: list[Session] = []
-    async for session in _all(client, here, archived=archived, parent_id=None if children else "null"):
-        if session.id in broken or not interrupted:
-            found.append(session)
-            if len(found) == limit:
-                break
-    if as_json:
-        print_json(found)
-        return 0
-    if not found:
-        kind = f"{'interrupted ' if interrupted else ''}{'archived ' if archived else ''}sessions"
-        click.echo(f"no {kind}" if everywhere else f"no {kind} in {one_line(str(here))}", err=True)
-        return 0
-    running = await client.sessions.active()
-    forks = any(session.fork is not None for session in found)
-    parents = any(session.children for session in found)
-    columns = ["SESSION", "UPDATED", "STATE", *(["CHILDREN"] if parents else []), "TITLE"]
-    columns += ["FORK OF"] if forks else []
-    columns += ["DIRECTORY"] if everywhere else []
-    rows = (
-        (
-            session.id,
-            moment(session.time.updated),
-            "running" if session.id in running else "interrupted" if session.id in broken else "",
-            *([session.children or ""] if parents else []),
-            brief(session.title),
-            *([session.fork.session_id if session.fork is not None else ""] if forks else []),
-            *([session.location.directory] if everywhere else []),
-        )
-        for session in found
-    )
-    print_table(columns, rows)
-    return 0
-
-
-async def _all(
-    client: AsyncClient, directory: str | None, *, archived: bool, parent_id: str | None
-) -> AsyncIterator[Session]:
-    page = await client.sessions.list(limit=PAGE, directory=directory, archived=archived, parent_id=parent_id)
-    while page.items:
-        for session in page.items:
-            yield session
-        if page.next is None:
-            return
-        page = await client.sessions.list(cursor=page.next)
 
 
 async def _show(client: AsyncClient, session_id: str, as_json: bool) -> int:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli.completion import complete
 from holdfast.cli.output import json_option, one_line
+from holdfast.cli.session_choice import session_argument, session_of
 
 if TYPE_CHECKING:
     from holdfast.client.generated.async_client import AsyncClient
@@ -17,7 +19,7 @@ attach_option = click.option("--attach", metavar="URL", help="Use the server at 
 
 
 @click.command("tree", short_help="Show a session and the sessions below it.")
-@click.argument("session_id", metavar="[SESSION]", required=False)
+@click.argument("session_id", metavar="[SESSION]", required=False, shell_complete=complete("sessions"))
 @click.option(
     "--follow", is_flag=True, help="Show the tree again whenever it changes, until nothing in it runs or waits."
 )
@@ -36,14 +38,15 @@ def tree(session_id: str | None, follow: bool, attach: str | None, as_json: bool
 
 
 @click.command("interrupt", short_help="Stop what a session does.")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @click.option("--background", is_flag=True, help="Also stop its subagents in the background, and everything below.")
 @attach_option
 def interrupt(session_id: str, background: bool, attach: str | None) -> None:
     """Stop what a session does, with the subagents that it waits for, and return when that is recorded."""
 
     async def work(client: AsyncClient) -> int:
-        await client.sessions.interrupt(session_id, background=background or None)
+        chosen = await session_of(client, session_id)
+        await client.sessions.interrupt(chosen, background=background or None)
         return 0
 
     from holdfast.cli.command_runner import execute
@@ -53,20 +56,21 @@ def interrupt(session_id: str, background: bool, attach: str | None) -> None:
 
 
 @click.command("background", short_help="Let a session go on without waiting for its subagents.")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @attach_option
 def background(session_id: str, attach: str | None) -> None:
     """Let the subagents that a session waits for go on in the background. Their results come as messages."""
 
     async def work(client: AsyncClient) -> int:
-        nodes = (await client.sessions.tree(session_id)).nodes
+        chosen = await session_of(client, session_id)
+        nodes = (await client.sessions.tree(chosen)).nodes
         tasks = [(node.id, node.task) for node in nodes if node.parent_id == nodes[0].id and node.task is not None]
         awaited = [(id, task) for id, task in tasks if task.status == "running" and not task.background]
-        await client.sessions.background(session_id)
+        await client.sessions.background(chosen)
         for id, task in awaited:
             click.echo(f"{id}  {one_line(task.agent)}  {one_line(task.description)}")
         if not awaited:
-            click.echo(f"{session_id} waits for no subagent", err=True)
+            click.echo(f"{chosen} waits for no subagent", err=True)
         return 0
 
     from holdfast.cli.command_runner import execute

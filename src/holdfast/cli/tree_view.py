@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Any
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.child_lines import totals_line
-from holdfast.cli.command_runner import fail
 from holdfast.cli.output import brief, one_line, print_json
+from holdfast.cli.session_choice import newest_session, session_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -46,12 +45,7 @@ async def with_client(attach: str | None, work: Callable[[AsyncClient], Coroutin
 
 
 async def show(client: AsyncClient, session_id: str | None, *, follow: bool, as_json: bool) -> int:
-    if session_id is None:
-        here = os.path.realpath(os.getcwd())
-        newest = (await client.sessions.list(directory=here, parent_id="null", archived=False, limit=1)).items
-        if not newest:
-            return fail(f"No sessions in {here}. `holdfast sessions --all` lists those of other directories.")
-        session_id = newest[0].id
+    session_id = await newest_session(client) if session_id is None else await session_of(client, session_id)
     if as_json:
         print_json(await client.sessions.tree(session_id))
     elif follow:

@@ -17,20 +17,27 @@ from holdfast.cli.following import Follower, Paused
 from holdfast.cli.notes import opening_notes, stopping_note, unfinished_note
 from holdfast.cli.opening import location_of, open_client, open_session
 from holdfast.cli.run import Ask
-from holdfast.cli.screen import JsonScreen, Screen
+from holdfast.cli.screen import Screen
 from holdfast.cli.session_budget import PAUSED, is_paused
+from holdfast.cli.session_choice import newest_session, session_of
+from holdfast.client.errors import ApiError
 from holdfast.schema.deferred import deferred
 from holdfast.schema.inbox import InboxUser
 from holdfast.schema.prompt import FileInput, JsonFormat, PromptInput
 from holdfast.schema.session_message import AssistantMessage
 
 if TYPE_CHECKING:
-    from holdfast.cli import result, shell
+    from holdfast.cli import json_screen, result, shell
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.schema.prompt import Admission
+    from holdfast.schema.session import Session
 else:
+    json_screen = deferred("holdfast.cli.json_screen")
     result = deferred("holdfast.cli.result")
     shell = deferred("holdfast.cli.shell")
+
+DENIED = 4
+"""The exit code of a command of which a permission request was denied."""
 
 
 def run_prompt(ask: Ask) -> int:
@@ -48,12 +55,12 @@ def steer_input(session_id: str, input_id: str, *, yes: bool) -> int:
 
 
 async def _run(ask: Ask) -> int:
-    screen: Screen = JsonScreen() if ask.as_json else Screen(quiet=ask.quiet, structured=ask.schema is not None)
+    screen = json_screen.JsonScreen() if ask.as_json else Screen(quiet=ask.quiet, structured=ask.schema is not None)
     attendance = Attendance.of_process(yes=ask.yes)
     async with AsyncExitStack() as stack:
         opened = await open_client(ask, attendance, screen, stack)
         client = opened.client
-        found = await client.sessions.get(ask.session_id) if ask.session_id is not None else None
+        found = await _session(client, ask)
         location = location_of(ask, found)
         for note in await opening_notes(opened, ask, location, attendance):
             screen.note(note)
@@ -63,7 +70,13 @@ async def _run(ask: Ask) -> int:
         screen.opened(session)
         answering = Answering(client, session.id, screen, attendance)
         if ask.shell is not None:
-            return await shell.run_shell(client, session.id, ask.shell, screen, answering)
+            try:
+                return await shell.run_shell(client, session.id, ask.shell, screen, answering)
+            except ApiError as error:
+                answering.note_failure(str(error))
+                if not answering.denied:
+                    raise
+                return _denied(answering)
         answer = Answer()
         follower = Follower(client, session.id, screen, answering, answer)
 
@@ -77,8 +90,9 @@ async def _run(ask: Ask) -> int:
         try:
             await follower.follow(admit)
         except Paused as paused:
-            if isinstance(screen, JsonScreen):
-                screen.ended(await result.result_of(client, session.id, answer, replies=True, paused=str(paused)))
+            if ask.as_json:
+                done = await result.result_of(client, session.id, answer, replies=True, paused=str(paused))
+                screen.ended(result.with_denied(done, answering.denied))
             return _paused(session.id, str(paused))
         if not ask.quiet and not ask.as_json and (left := await unfinished_note(client, session)) is not None:
             screen.note(left)
@@ -86,11 +100,23 @@ async def _run(ask: Ask) -> int:
         if own and (stopping := await stopping_note(client, session)) is not None:
             screen.note(stopping)
         total = (await client.sessions.tree(session.id, limit=1)).nodes[0].total if screen.children.any else None
-        if isinstance(screen, JsonScreen):
-            screen.ended(await result.result_of(client, session.id, answer, replies=not ask.no_reply, total=total))
+        if ask.as_json:
+            done = await result.result_of(client, session.id, answer, replies=not ask.no_reply, total=total)
+            screen.ended(result.with_denied(done, answering.denied))
         elif total is not None:
             screen.used(total)
-        return await _exit_code(client, session.id, screen, None if ask.no_reply else answer)
+        if not ask.no_reply:
+            screen.closed(answer)
+        return await _exit_code(client, session.id, screen, answering, None if ask.no_reply else answer)
+
+
+async def _session(client: AsyncClient, ask: Ask) -> Session | None:
+    """The Session that is continued, if one is."""
+    if ask.session_id is not None:
+        return await client.sessions.get(await session_of(client, ask.session_id, ask.directory))
+    if ask.newest:
+        return await client.sessions.get(await newest_session(client, ask.directory))
+    return None
 
 
 async def _admit(client: AsyncClient, session_id: str, ask: Ask) -> Admission:
@@ -130,25 +156,30 @@ def _note_choices(screen: Screen, ask: Ask, receipt: Admission) -> None:
 async def _continue(session_id: str, yes: bool) -> int:
     async with AsyncExitStack() as stack:
         screen, attendance = Screen(quiet=False), Attendance.of_process(yes=yes)
-        client = (await open_client(Ask(session_id=session_id, yes=yes), attendance, screen, stack)).client
+        client = (await open_client(Ask(yes=yes), attendance, screen, stack)).client
+        session_id = await session_of(client, session_id)
         if await _nothing_to_continue(client, session_id) and not await _left_below(client, session_id):
             return fail(f"The last turn of {session_id} is complete; there is nothing to continue.")
-        answer = Answer()
-        follower = Follower(client, session_id, screen, Answering(client, session_id, screen, attendance), answer)
+        answer, answering = Answer(), Answering(client, session_id, screen, attendance)
+        follower = Follower(client, session_id, screen, answering, answer)
         await follower.follow(lambda: client.sessions.recover(session_id, decision="continue"))
-        return await _exit_code(client, session_id, screen, answer)
+        screen.closed(answer)
+        return await _exit_code(client, session_id, screen, answering, answer)
 
 
 async def _steer(session_id: str, input_id: str, yes: bool) -> int:
     async with AsyncExitStack() as stack:
         screen, attendance = Screen(quiet=False), Attendance.of_process(yes=yes)
-        client = (await open_client(Ask(session_id=session_id, yes=yes), attendance, screen, stack)).client
+        client = (await open_client(Ask(yes=yes), attendance, screen, stack)).client
+        session_id = await session_of(client, session_id)
         replies = not await _asks_nothing(client, session_id, input_id)
-        answer = Answer()
+        answer, answering = Answer(), Answering(client, session_id, screen, attendance)
         answer.expect(input_id)
-        follower = Follower(client, session_id, screen, Answering(client, session_id, screen, attendance), answer)
+        follower = Follower(client, session_id, screen, answering, answer)
         await follower.follow(lambda: client.sessions.steer_input(session_id, inbox_id=input_id))
-        return await _exit_code(client, session_id, screen, answer if replies else None)
+        if replies:
+            screen.closed(answer)
+        return await _exit_code(client, session_id, screen, answering, answer if replies else None)
 
 
 async def _asks_nothing(client: AsyncClient, session_id: str, input_id: str) -> bool:
@@ -181,9 +212,22 @@ def _paused(session_id: str, why: str) -> int:
     return PAUSED
 
 
-async def _exit_code(client: AsyncClient, session_id: str, screen: Screen, answer: Answer | None) -> int:
-    """`answer` is None if none was asked for."""
+def _denied(answering: Answering) -> int:
+    first, *others = answering.denied
+    fail(f"{first} (and {len(others)} more)" if others else first)
+    return DENIED
+
+
+async def _exit_code(
+    client: AsyncClient, session_id: str, screen: Screen, answering: Answering, answer: Answer | None
+) -> int:
+    """`answer` is None if none was asked for. A denial is told even by a quiet run; an error that has another reason
+    comes before it."""
     problem = screen.error or (answer.problem if answer is not None else None)
+    if answering.denied:
+        code = _denied(answering)
+        if problem is None or (screen.error is None and answer is not None and not answer.failed):
+            return code
     if problem is None:
         return 0
     if screen.error is None and (paused := await is_paused(client, session_id)) is not None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.client.call import EventDecoder, Operation, Options, decode_response, request, response_error
+from holdfast.client.call import Operation, Options, StreamDecoder, decode_response, request, response_error
 from holdfast.client.errors import ClientError
 from holdfast.client.transport import NO_SOCKETS, SocketRefused, SocketTransport
 
@@ -106,13 +106,13 @@ class AsyncCore:
                 return
             if response.status != 200:
                 raise response_error(operation, response.status, response.content_type, await response.read())
-            decoder = EventDecoder(response.content_type, options)
+            decoder = StreamDecoder(operation, response.content_type, options)
             async with aclosing(response.chunks()) as chunks:  # type: ignore[type-var]
                 async for chunk in chunks:
-                    for event in decoder.feed(chunk):
-                        yield event  # type: ignore[misc]
-            for event in decoder.finish():
-                yield event  # type: ignore[misc]
+                    for element in decoder.feed(chunk):
+                        yield element
+            for element in decoder.finish():
+                yield element
         except ClientError:
             if not closer.closed:
                 raise

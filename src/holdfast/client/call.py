@@ -147,34 +147,36 @@ def decode_response(operation: Operation[T], status: int, content_type: str, bod
     return value  # type: ignore[no-any-return]
 
 
-class EventDecoder:
-    """Decodes the events of one stream and reports its opening and its heartbeats. Raises ClientError."""
+class StreamDecoder(Generic[T]):
+    """Decodes the elements of one stream and reports its opening and its heartbeats. Raises ClientError."""
 
-    def __init__(self, content_type: str, options: Options) -> None:
+    def __init__(self, operation: Operation[T], content_type: str, options: Options) -> None:
         if content_type != EVENT_STREAM:
             raise ClientError("UnsupportedContentType", f"expected a stream, got {content_type}", status=200)
         self._frames = SSEFrames(FRAME_LIMIT)
+        self._decode = decode_event if operation.kind is Event else decoder(operation.kind).decode
         self._heartbeats = 0
         self._on_heartbeat = options.on_heartbeat
         if options.on_open is not None:
             options.on_open()
 
-    def feed(self, chunk: bytes) -> Iterator[Event]:
+    def feed(self, chunk: bytes) -> Iterator[T]:
         yield from self._decoded(lambda: self._frames.feed(chunk))
         while self._heartbeats < self._frames.comments:
             self._heartbeats += 1
             if self._on_heartbeat is not None:
                 self._on_heartbeat()
 
-    def finish(self) -> Iterator[Event]:
+    def finish(self) -> Iterator[T]:
         yield from self._decoded(self._frames.finish)
 
-    def _decoded(self, read: Callable[[], list[bytes]]) -> Iterator[Event]:
+    def _decoded(self, read: Callable[[], list[bytes]]) -> Iterator[T]:
         try:
             frames = read()
         except FrameTooLarge as error:
             raise ClientError("MalformedResponse", str(error)) from error
-        yield from map(decode_element, frames)
+        for frame in frames:
+            yield _checked(self._decode, frame)
 
 
 def response_error(operation: Operation[Any], status: int, content_type: str, body: bytes) -> Exception:
@@ -200,11 +202,6 @@ def _message(body: bytes) -> str:
 
 def decode(kind: Any, body: bytes) -> Any:
     return _checked(decoder(kind).decode, body)
-
-
-def decode_element(frame: bytes) -> Event:
-    """Decode one element of a stream, which is always an event."""
-    return _checked(decode_event, frame)  # type: ignore[no-any-return]
 
 
 def _checked(decoding: Callable[[Any], Any], given: Any) -> Any:

@@ -44,11 +44,11 @@ def connect(
 
 
 def transport_to(url: str, environment: Mapping[str, str]) -> HttpTransport:
-    """A transport to a server on this machine, with the stored credential."""
+    """A transport to a server on this machine, with the stored credential. After a restart it finds the new socket."""
     from holdfast.client.http import HttpTransport
 
-    found = _resolve(url, None, environment)
-    return HttpTransport(found.url, auth=found.auth, socket=found.socket)
+    found, locate = _locate(url, None, environment)
+    return HttpTransport(found.url, auth=found.auth, socket=found.socket, locate=locate)
 
 
 def connect_sync(

@@ -28,6 +28,9 @@ from holdfast.schema.record import Record
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+WITHOUT_PORT = "http://localhost:0"
+"""The URL of a server that only local clients reach, over its socket. Nothing listens on port 0."""
+
 
 class RunningServer(Record):
     id: str

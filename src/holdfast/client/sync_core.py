@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from holdfast.client.call import EventDecoder, Operation, Options, decode_response, request, response_error
+from holdfast.client.call import Operation, Options, StreamDecoder, decode_response, request, response_error
 from holdfast.client.errors import ClientError
 from holdfast.client.transport import NO_SOCKETS, SocketRefused, SyncSocketTransport
 
@@ -109,12 +109,12 @@ class SyncCore:
                 return
             if response.status != 200:
                 raise response_error(operation, response.status, response.content_type, response.read())
-            decoder = EventDecoder(response.content_type, options)
+            decoder = StreamDecoder(operation, response.content_type, options)
             for chunk in response.chunks():
-                for event in decoder.feed(chunk):
-                    yield event  # type: ignore[misc]
-            for event in decoder.finish():
-                yield event  # type: ignore[misc]
+                for element in decoder.feed(chunk):
+                    yield element
+            for element in decoder.finish():
+                yield element
         except ClientError:
             if not closer.closed:
                 raise

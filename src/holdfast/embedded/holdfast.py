@@ -29,12 +29,13 @@ from holdfast.embedded.settings import HoldfastSettings, check_names
 from holdfast.embedded.structured import HostSessions
 from holdfast.embedded.tools import HostContext, HostTools
 from holdfast.schema.deferred import deferred
+from holdfast.schema.location import Location
 from holdfast.server.app import App
 from holdfast.server.auth import Hosts
 from holdfast.server.pty_environment import pty_environment as host_variables
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
     from os import PathLike
     from types import TracebackType
     from typing import Unpack
@@ -48,8 +49,9 @@ if TYPE_CHECKING:
     from holdfast.embedded.attendant import FormCallback, PermissionCallback, QuestionCallback
     from holdfast.embedded.pieces import Piece
     from holdfast.embedded.prompting import Prompting, PromptSettings, RunOptions
+    from holdfast.schema.bundle import BundleReport, ImportReport
     from holdfast.schema.model import ModelRef
-    from holdfast.schema.prompt import PromptInput
+    from holdfast.schema.prompt import Admission, PromptInput
     from holdfast.schema.session import Session
     from holdfast.server.auth import Credentials
     from holdfast.server.types import Receive, Send
@@ -86,6 +88,7 @@ class Holdfast(AsyncClient):
                 protect=settings.get("protect", False),
                 sandbox=settings.get("sandbox"),
                 goes_on=settings.get("recover", True),
+                editor=settings.get("editor"),
             ),
         )
         self._scope = Scope()
@@ -170,6 +173,11 @@ class Holdfast(AsyncClient):
         leaves the Session at work, unless `interrupt` is true."""
         return self._prompting().stream(session, prompt, **settings)
 
+    async def answer(self, session: Session | str, admit: Callable[[], Coroutine[Any, Any, Admission]]) -> Answer:
+        """Admit an input with a function of yours, which awaits `hf.sessions.prompt` or `command`, and wait for the
+        complete answer as `run` does. Raises ActivityFailed."""
+        return await self._prompting().answer(session if isinstance(session, str) else session.id, admit)
+
     def on_permission(
         self, callback: PermissionCallback, *, session: Session | str | None = None
     ) -> Callable[[], None]:
@@ -226,9 +234,10 @@ class Holdfast(AsyncClient):
 
         return json_schema()
 
-    async def default_model(self) -> ModelRef | None:
-        """The model of a Session for which none was chosen."""
-        return await self._runtime.default_model()
+    async def default_model(self, directory: str | PathLike[str] | None = None) -> ModelRef | None:
+        """The model of a Session for which none was chosen, in the host's directory or another one."""
+        location = Location(directory=str(Path(directory).resolve())) if directory is not None else None
+        return await self._runtime.default_model(location)
 
     async def refresh_models(self) -> bool:
         """Fetch the newest list of models. Returns whether there was one; the stored list stays in use otherwise."""
@@ -253,6 +262,31 @@ class Holdfast(AsyncClient):
         """Rebuild the projections of every Session from the event log. Returns the number of Sessions."""
         return await self._runtime.rebuild()
 
+    async def export_bundle(
+        self, path: str | Path, *session_ids: str, told: Callable[[str, int, int], None] | None = None
+    ) -> BundleReport:
+        """Write these Sessions, or all, to a bundle: each with its whole tree, and with those it was forked from.
+        `told` gets what is done, how many Sessions are done, and how many there are."""
+        return await self._runtime.bundles.export(session_ids or None, Path(path), told or _untold)
+
+    async def import_bundle(
+        self,
+        path: str | Path,
+        *,
+        directory: str | Path | None = None,
+        told: Callable[[str, int, int], None] | None = None,
+    ) -> ImportReport:
+        """Import all Sessions of a bundle, or none. `directory` takes the place of the one they were in. Nothing is
+        executed: unfinished work waits for a decision."""
+        place = None if directory is None else str(Path(directory).absolute())
+        return await self._runtime.bundles.import_from(Path(path), directory=place, told=told or _untold)
+
+    async def verify_bundle(
+        self, path: str | Path, *, told: Callable[[str, int, int], None] | None = None
+    ) -> BundleReport:
+        """Check every hash and every event of a bundle. Nothing is imported."""
+        return await self._runtime.bundles.verify(Path(path), told or _untold)
+
     def _prompting(self) -> Prompting:
         return prompting.Prompting(self, self._activity)
 
@@ -265,3 +299,7 @@ class Holdfast(AsyncClient):
     def _add_context(self, source: Source[Any]) -> Callable[[], None]:
         context = make(source)
         return self._runtime.application_context.register(source.key, lambda: context, self._scope)
+
+
+def _untold(what: str, done: int, total: int) -> None:
+    """Progress that nobody asked for."""

@@ -33,11 +33,12 @@ class NodeCalls:
         node = await self._nodes.of_tag(id)
         return node if node is not None and node.address else None
 
-    async def with_directory(self, directory: str | None) -> list[Owner]:
+    async def with_directory(self, directory: str | None, workspace: str | None) -> list[Owner]:
         found = [node for node in await self._nodes.others() if node.address]
         if directory is None:
             return found
-        return sorted((node for node in found if node.may_have(directory)), key=lambda node: node.roots is None)
+        having = [node for node in found if node.may_have(directory, workspace)]
+        return sorted(having, key=lambda node: node.roots is None)
 
     async def request(self, node: Owner, method: str, target: str, body: bytes | None, *, seconds: float) -> HttpReply:
         transport = self._transport(node)

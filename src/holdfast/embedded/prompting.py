@@ -29,7 +29,7 @@ from holdfast.schema.model import ModelRef, model_ref
 from holdfast.schema.prompt import FileInput, ModelInput, PromptInput, named_model, prompt_input
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Coroutine, Iterable
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.embedded.activity import ActivityOf
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from holdfast.embedded.pieces import Piece
     from holdfast.schema.prompt import Admission
     from holdfast.schema.session import Session
+
+    Admit = Callable[[], Coroutine[Any, Any, Admission]]
 
 T = TypeVar("T")
 
@@ -127,6 +129,14 @@ class Prompting:
         resolve, interrupt = isinstance(prompt, str), settings.get("interrupt", False)
         return self._pieces(session_id_of(session), given, resolve=resolve, live=True, interrupt=interrupt)
 
+    async def answer(self, session_id: str, admit: Admit) -> Answer:
+        pieces = self._answer_pieces(session_id, admit, live=False, interrupt=False)
+        async with aclosing(pieces):
+            async for piece in pieces:
+                if isinstance(piece, Done):
+                    return piece.answer
+        raise AssertionError("an answer ends with `Done` or an exception")
+
     async def _new_session(
         self, prompt: PromptInput, directory: PathLike[str] | str | None, limits: Budget | None
     ) -> tuple[str, PromptInput]:
@@ -140,20 +150,28 @@ class Prompting:
         )
         return session.id, structs.replace(prompt, agent=UNSET, model=UNSET)
 
-    async def _pieces(
+    def _pieces(
         self, session_id: str, prompt: PromptInput, *, resolve: bool, live: bool, interrupt: bool
+    ) -> AsyncGenerator[Piece, None]:
+        async def admit() -> Admission:
+            admitting = self._client.sessions.prompt(session_id, prompt=prompt, resolve=resolve)
+            return await (_to_completion(admitting) if interrupt else admitting)
+
+        return self._answer_pieces(session_id, admit, live=live, interrupt=interrupt)
+
+    async def _answer_pieces(
+        self, session_id: str, admit: Admit, *, live: bool, interrupt: bool
     ) -> AsyncGenerator[Piece, None]:
         maker = PieceMaker()
         admitted: list[Admission] = []
 
-        async def admit() -> Admission:
-            admitting = self._client.sessions.prompt(session_id, prompt=prompt, resolve=resolve)
-            admitted.append(await (_to_completion(admitting) if interrupt else admitting))
+        async def admit_once() -> Admission:
+            admitted.append(await admit())
             return admitted[0]
 
         activity = PromptActivity(self._client, self._activity_of, session_id, maker, live=live)
         try:
-            async with aclosing(activity.pieces(admit)) as pieces:
+            async with aclosing(activity.pieces(admit_once)) as pieces:
                 async for piece in pieces:
                     yield piece
         except (asyncio.CancelledError, GeneratorExit):

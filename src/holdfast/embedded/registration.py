@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.client import socket_folder
-from holdfast.client.discovery import RunningServer, forget, running_servers, servers_folder
+from holdfast.client.discovery import WITHOUT_PORT, RunningServer, forget, running_servers, servers_folder
 from holdfast.core.database.place import place_identity
-from holdfast.core.runtime.runtime import default_paths
+from holdfast.core.runtime.paths import default_paths
 from holdfast.core.runtime.storage_choice import storage_place
 from holdfast.schema.codec import encode
 from holdfast.schema.exceptions import HoldfastError
@@ -77,11 +77,13 @@ def registered(
         os.close(lock)
 
 
-def server_of(environment: dict[str, str]) -> RunningServer | None:
-    """The newest running server on the data directory and the database that this environment selects."""
+def server_of(environment: dict[str, str], *, port: bool = False) -> RunningServer | None:
+    """The newest running server on the data directory and the database that this environment selects; with `port` the
+    newest one that listens on a port."""
     paths = default_paths(environment)
     store = place_identity(storage_place(None, environment, paths.database), environment)
-    return next(iter(running_servers(environment, data=paths.data, store=store)), None)
+    found = running_servers(environment, data=paths.data, store=store)
+    return next((server for server in found if not port or server.url != WITHOUT_PORT), None)
 
 
 def _locked(folder: Path) -> tuple[Path, int]:

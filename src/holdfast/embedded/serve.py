@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import socket
+import time
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from ipaddress import ip_address
@@ -20,11 +21,13 @@ from urllib.parse import urlsplit
 import uvicorn
 
 from holdfast.client.credential import credential_file, given_password, username
+from holdfast.client.discovery import WITHOUT_PORT
 from holdfast.core.config.node import configured_node
 from holdfast.core.config.node import is_node_address as is_node_address
 from holdfast.core.location.report import report_of
 from holdfast.core.runtime.runtime import HostOptions, Runtime
 from holdfast.core.session.nodes import NodeInfo
+from holdfast.core.session.roots import usable_roots as usable_roots
 from holdfast.core.session.secret_file import SecretFile
 from holdfast.embedded.connection import Connection
 from holdfast.embedded.credential import generated_password
@@ -147,6 +150,10 @@ class Serving(Frozen):
     hostname: str = "127.0.0.1"
     port: int | None = None
     """None: the first free port from the default upwards."""
+    local: bool = False
+    """Listen on no port, only on the private socket, and end when nobody needs the server any more."""
+    idle: float = 30.0
+    """Of a local server: for how many seconds nobody was connected and nothing executed when it ends."""
     authorize: bool = True
     hosts: tuple[str, ...] = ()
     """Further accepted host names, such as that of a proxy."""
@@ -165,7 +172,8 @@ class Serving(Frozen):
     most: int | None = None
     """How many Sessions are executed at once; None: without a limit."""
     roots: tuple[str, ...] | None = None
-    """Directories whose Sessions are executed here; None: all that exist."""
+    """Directories whose Sessions are executed here, some with a label, as in `core/session/roots.py`; None: all that
+    exist."""
     name: str | None = None
     address: str | None = None
     """Where other nodes reach this one, if not at the address it listens on."""
@@ -187,14 +195,15 @@ async def serve(
     with _password(environment, authorize=asked.authorize) as password:
         generated = password is not None and given_password(environment) is None
         credentials = Credentials(password, username(environment), generated) if password is not None else None
-        listener = _listen(asked.hostname, asked.port)
-        host, number = listener.getsockname()[:2]
+        listener = _listen(asked.hostname, asked.port) if not asked.local else None
+        host, number = listener.getsockname()[:2] if listener is not None else ("localhost", 0)
         async with Runtime(options=HostOptions(trust=asked.trust, protect=True, sandbox=asked.sandbox)) as runtime:
-            runtime.own_ports.add(number)
+            if number:
+                runtime.own_ports.add(number)
             runtime.log.relay.links = Peers(runtime.log.relay, peer_source(runtime, environment))
             runtime.node_secrets.file = SecretFile(node.secret_file) if node.secret_file is not None else None
-            address = asked.address or node.address or _reached(host, number)
-            hosts = _hosts(asked.hostname, (*asked.hosts, urlsplit(address).hostname or "localhost"))
+            address = asked.address or node.address or _reached(host, number) if not asked.local else None
+            hosts = _hosts(asked.hostname, (*asked.hosts, urlsplit(address or "").hostname or "localhost"))
             app = App(
                 runtime,
                 credentials=credentials,
@@ -203,10 +212,10 @@ async def serve(
                 pty_environment=asked.pty_environment,
                 other_nodes=NodeCalls(runtime.nodes, runtime.node_secrets),
             )
-            near = _url(WILDCARDS.get(host, host), number)
+            near = _url(WILDCARDS.get(host, host), number) if not asked.local else WITHOUT_PORT
             roots = asked.roots or node.roots
             runtime.placement.limit(roots=roots, most=asked.most)
-            name = asked.name or node.name or f"{socket.gethostname()}:{number}"
+            name = asked.name or node.name or f"{socket.gethostname()}:{number or os.getpid()}"
             about = NodeInfo(name=name, address=address, roots=roots)
             await runtime.takeover.start(about, recover=asked.recover)
             with registered(
@@ -229,8 +238,25 @@ async def serve(
                         drain=partial(_drain, runtime, asked.drain) if asked.drain else None,
                     )
                     background.start(_report(runtime, reported))
-                    await server.serve(sockets=[listener, local])
+                    if asked.local:
+                        background.start(_end_when_unused(server, runtime, asked.idle))
+                    await server.serve(sockets=[local] if listener is None else [listener, local])
     return 0
+
+
+async def _end_when_unused(server: _Server, runtime: Runtime, seconds: float) -> None:
+    """End the server as a signal does, once nobody was connected and no Session was executed for so long. Other
+    processes are waited for as long as they work: they may hand their Sessions over."""
+    unused_since: float | None = None
+    while True:
+        await asyncio.sleep(min(1.0, seconds / 4))
+        if server.server_state.connections or runtime.execution.is_executing:
+            unused_since = None
+        elif unused_since is None:
+            unused_since = time.monotonic()
+        elif time.monotonic() - unused_since >= seconds:
+            server.handle_exit(signal.SIGTERM, None)
+            return
 
 
 class _Background:

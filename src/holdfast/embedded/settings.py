@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from os import PathLike
 
+    from holdfast.core.filesystem.editor_files import EditorFiles
     from holdfast.core.permission.permission import Unattended
     from holdfast.llm.route.transport import Transport
     from holdfast.server.pty_environment import HostPtyEnvironment
@@ -41,6 +42,9 @@ class HoldfastSettings(TypedDict, total=False):
     recover: bool
     """Continue work that an earlier process left unfinished, as `holdfast serve` does; true by default. It begins with
     the first operation, so that your tools are registered by then."""
+    editor: EditorFiles | None
+    """Reads and writes the files that an editor has open: an object with two asynchronous methods,
+    `read(session_id, path)` and `write(session_id, path, text)`."""
     pty_environment: HostPtyEnvironment | None
     """Variables for every terminal, as a mapping or a function of the Location's directory and the terminal's working
     directory. HoldfastSync calls the function in the host's own thread."""

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 REQUEST_LIMIT = 64
 """Of requests of the other side that are being answered. One that sends more does not wait for answers."""
+CANCELLED = "notifications/cancelled"
+"""The notification that cancels a request, in either direction."""
 CANCEL_SECONDS = 5.0
 """How long a notification about a cancelled call may take."""
 CLOSE_SECONDS = 5.0
@@ -94,9 +96,21 @@ class _Call:
 
 
 class Connection:
-    def __init__(self, transport: Transport, peer: Peer, *, request_limit: int = REQUEST_LIMIT) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        peer: Peer,
+        *,
+        request_limit: int = REQUEST_LIMIT,
+        cancel_method: str = CANCELLED,
+        cancelled_code: int | None = None,
+    ) -> None:
+        """`cancel_method` is the notification that cancels a request: other protocols on JSON-RPC name it otherwise. A
+        request that the other side has cancelled gets no answer, or with `cancelled_code` an error of this code."""
         self.transport = transport
         self._request_limit = request_limit
+        self._cancel_method = cancel_method
+        self._cancelled_code = cancelled_code
         self.batches = False
         """Whether a message may be an array of messages."""
         self.calls_may_be_cancelled = False
@@ -240,7 +254,7 @@ class Connection:
                 self._settle(answering if id is None else id, result, error)
             case Notification("notifications/progress", params):
                 self._progressed(params)
-            case Notification("notifications/cancelled", params):
+            case Notification(method, params) if method == self._cancel_method:
                 self._cancelled(params)
             case Notification(method, params):
                 tell(self._peer.on_notification, method, params)
@@ -295,6 +309,12 @@ class Connection:
                 frame = write_result(request.id, await self._peer.on_request(request))
             except RpcError as error:
                 frame = write_error(request.id, error.code, error.message, error.data)
+            except asyncio.CancelledError:
+                if self._cancelled_code is not None and self._end is None:
+                    with suppress(McpError):
+                        frame = write_error(request.id, self._cancelled_code, "The request was cancelled")
+                        await self.transport.send(frame, Route())
+                raise
             except Exception:
                 log.exception("a request of an MCP peer could not be answered: %s", request.method[:100])
                 frame = write_error(request.id, INTERNAL_ERROR, "Internal error")
@@ -310,7 +330,7 @@ class Connection:
     async def _notify_cancelled(self, params: dict[str, Any]) -> None:
         with suppress(McpError, TimeoutError):
             async with asyncio.timeout(CANCEL_SECONDS):
-                await self.notify("notifications/cancelled", params)
+                await self.notify(self._cancel_method, params)
 
 
 def _encoded(method: str, write: Callable[..., bytes], *parts: Any) -> bytes:

@@ -23,13 +23,13 @@ class OwnPipes:
         self._writer = writer
 
     @classmethod
-    async def open(cls) -> OwnPipes:
+    async def open(cls, started_by: str = "An MCP client") -> OwnPipes:
         """Takes both over: what anything else prints goes to stderr from now on, and reading stdin gives nothing.
-        Raises NoPipes."""
+        Raises NoPipes. `started_by`: who starts such a process, for its message."""
         for fd, name in ((0, "input"), (1, "output")):
             if not _can_be_waited_for(fd):
                 raise NoPipes(
-                    f"Standard {name} is not a pipe, a socket or a terminal. An MCP client starts this command."
+                    f"Standard {name} is not a pipe, a socket or a terminal. {started_by} starts this command."
                 )
         incoming, outgoing = os.dup(0), os.dup(1)
         nothing = os.open(os.devnull, os.O_RDONLY)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.protocol import (
     budgets,
+    bundles,
     catalog,
     configuration,
     extensions,
@@ -49,4 +50,5 @@ API: tuple[Endpoint, ...] = (
     *trees.ENDPOINTS,
     *overview.ENDPOINTS,
     *inspection.ENDPOINTS,
+    *bundles.ENDPOINTS,
 )

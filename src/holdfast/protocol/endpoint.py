@@ -78,6 +78,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """`module.function` of the server's handler; `group.name` by default."""
     headers: tuple[tuple[str, str], ...] = ()
     """Headers of every request of the generated clients."""
+    media_types: tuple[str, ...] = ("application/octet-stream",)
+    """Of the bytes in a raw envelope."""
     socket: bool = False
     """Whether clients use a WebSocket; the envelope applies to plain requests."""
 

@@ -15,8 +15,9 @@ from holdfast.schema.ids import MessageIDField, SessionIDField
 from holdfast.schema.ledger import LedgerEntry, Window
 from holdfast.schema.past import Changes, LogEntry, PastSession
 from holdfast.schema.record import Record
-from holdfast.schema.rendered import CallBody, Entry
+from holdfast.schema.rendered import CallBody, Entry, TextFormat
 from holdfast.schema.timeline import Timeline
+from holdfast.schema.view import ViewFrame
 
 SequenceField = Annotated[int, msgspec.Meta(ge=0, le=SAFE)]
 
@@ -71,6 +72,18 @@ class RenderedQuery(Record):
     cursor: str | None = None
     at: SequenceField | None = None
     """As the conversation was at this sequence: the newest entries, without pages."""
+    format: TextFormat | None = None
+    """`html`, which is the default, or `text`: texts as they were written."""
+
+
+class CallQuery(Record):
+    format: TextFormat | None = None
+    """`html`, which is the default, or `text`: sections instead of HTML."""
+
+
+class ViewQuery(Record):
+    after: SequenceField | None = None
+    """Begin with what changed after this sequence; without it, with what changes from now on."""
 
 
 class CallPath(Record):
@@ -146,8 +159,8 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             "sessions.rendered",
             "GET /rendered",
             "holdfast.session.rendered",
-            "A page of the conversation with texts as safe HTML, tool calls as one line each, and marks between "
-            "messages.",
+            "A page of the conversation with texts as safe HTML or as they were written, tool calls as one line each, "
+            "and marks between messages.",
             query=RenderedQuery,
             page=Entry,
             errors=(InvalidCursorError, NotFoundError),
@@ -157,12 +170,23 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             "sessions.rendered_call",
             "GET /rendered/{messageID}/{callID}",
             "holdfast.session.rendered.call",
-            "The input and output of a tool call as safe HTML: a diff, a terminal's output, highlighted code. Of a "
-            "call that waits for permission, what it would change.",
+            "The input and output of a tool call as safe HTML or as text: a diff, a terminal's output, code. Of a call "
+            "that waits for permission, what it would change.",
             params=CallPath,
+            query=CallQuery,
             data=CallBody,
             errors=(MessageNotFoundError, NotFoundError),
             handler="rendered.call",
+        ),
+        endpoint(
+            "sessions.view",
+            "GET /view",
+            "holdfast.session.view",
+            "Follows the conversation as text: entries that changed, text that is being written, the state of the "
+            "Session, its inputs, tasks and open requests. A new reader loads pages of `rendered` first.",
+            query=ViewQuery,
+            stream=ViewFrame,
+            handler="rendered.view",
         ),
     )
 )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Schema = dict[str, Any]
 
+JSON = "application/json"
 REF = "#/components/schemas/{name}"
 EXTENSION = "x-holdfast-extension"
 DURABLE = "SessionDurableEvent"
@@ -95,7 +96,7 @@ def _operation(endpoint: Endpoint, schemas: _Schemas) -> Schema:
         "responses": {**_success(endpoint, schemas), **_failures(endpoint, schemas)},
     }
     if endpoint.payload is not None:
-        content = {"application/json": {"schema": schemas.of(endpoint.payload)}}
+        content = {JSON: {"schema": schemas.of(endpoint.payload)}}
         operation["requestBody"] = {"required": True, "content": content}
     if endpoint.extension:
         operation[EXTENSION] = True
@@ -123,9 +124,11 @@ def _query_parameters(endpoint: Endpoint, schemas: _Schemas) -> Iterable[Schema]
 def _success(endpoint: Endpoint, schemas: _Schemas) -> Schema:
     if endpoint.envelope is Envelope.VOID:
         return {"204": {"description": "Done"}}
-    kind = {Envelope.STREAM: "text/event-stream", Envelope.RAW: "application/octet-stream"}.get(
-        endpoint.envelope, "application/json"
-    )
+    if endpoint.envelope is Envelope.RAW:
+        schema = _enclosed(endpoint, schemas)
+        kinds = {kind: {"schema": {} if kind == JSON else schema} for kind in endpoint.media_types}
+        return {"200": {"description": endpoint.summary, "content": kinds}}
+    kind = "text/event-stream" if endpoint.envelope is Envelope.STREAM else JSON
     return {"200": {"description": endpoint.summary, "content": {kind: {"schema": _enclosed(endpoint, schemas)}}}}
 
 
@@ -165,7 +168,7 @@ def _failure(errors: list[Any], schemas: _Schemas) -> Schema:
     schema = references[0] if len(references) == 1 else {"anyOf": references}
     return {
         "description": " | ".join(error.__name__ for error in errors),
-        "content": {"application/json": {"schema": schema}},
+        "content": {JSON: {"schema": schema}},
     }
 
 

@@ -11,6 +11,7 @@ from holdfast.protocol.endpoint import Endpoint, endpoint
 from holdfast.schema.errors import ConflictError, InvalidCursorError
 from holdfast.schema.overview import DoctorReport, OpenRequest, OverviewSession, SystemInfo
 from holdfast.schema.record import Record
+from holdfast.schema.session import Session
 
 
 class OverviewQuery(Record):
@@ -25,6 +26,17 @@ class OverviewQuery(Record):
     directory: str | None = None
     archived: bool | None = None
     """Only archived Sessions; without it, only others. With `open` and without it, both."""
+    ids: Annotated[str, msgspec.Meta(max_length=20_000, pattern=r"^ses[^,]*(,ses[^,]*)*$")] | None = None
+    """Only these Sessions, separated by commas, children and archived ones too. No other filter applies."""
+
+
+class FindQuery(Record):
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=1000, pattern=r"^[^\x00]*$")]
+    """An id, the beginning of one (with or without `ses_`, at least four characters after it), or a title."""
+    directory: str | None = None
+    """Sessions here come before those of other directories."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100)] | None = None
+    """20 by default."""
 
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(
@@ -38,6 +50,15 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             query=OverviewQuery,
             page=OverviewSession,
             errors=(InvalidCursorError,),
+        ),
+        endpoint(
+            "sessions.find",
+            "GET /api/lookup",
+            "holdfast.session.find",
+            "The Sessions that a person may mean: the one with this id, else those whose id begins like this, else "
+            "those without a parent and with this title, else with this text in their title, whatever its case.",
+            query=FindQuery,
+            data=list[Session],
         ),
         endpoint(
             "sessions.open_requests",

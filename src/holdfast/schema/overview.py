@@ -24,6 +24,8 @@ class OverviewSession(Record):
     root_id: SessionIDField
     """The Session at the top of its tree, which is the Session itself if it has no parent."""
     state: NodeState
+    outcome: Literal["completed", "failed", "interrupted"] | None = None
+    """How its last activity ended, of an idle Session that has answered."""
     waits: tuple[WaitInfo, ...] = ()
     pending: int = 0
     """Admitted inputs that are not promoted yet."""
@@ -127,6 +129,8 @@ class SystemInfo(Record):
 
 
 class DoctorFinding(Record):
+    check: Literal["rows", "configuration", "database", "disk", "processes", "files", "clock", "models", "mcp"]
+    """What was looked at."""
     level: Literal["error", "warning"]
     what: str
     fix: str

@@ -10,6 +10,8 @@ from holdfast.schema.record import Record
 Effect = Literal["allow", "deny", "ask"]
 Reply = Literal["once", "always", "reject"]
 PermissionIDField = Annotated[str, msgspec.Meta(pattern="^per")]
+NOBODY_TO_ASK = "it needs approval and nobody is here to give it"
+"""In the failure of a call that was denied because no person can be asked."""
 
 
 class Rule(Record):

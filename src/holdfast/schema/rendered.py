@@ -1,4 +1,5 @@
-"""A conversation as a page shows it: texts as safe HTML, tool calls as one line each, and marks between them."""
+"""A conversation as a person reads it: texts as safe HTML or as they were written, tool calls as one line each, and
+marks between them. Of `html` and `text` one is filled, as the reader asked; a prompt always has its text."""
 
 from typing import Any, Literal
 
@@ -9,17 +10,21 @@ from holdfast.schema.record import Record
 from holdfast.schema.session import Tokens
 from holdfast.schema.session_message import Time, ToolTime
 
+TextFormat = Literal["html", "text"]
+
 
 class RenderedText(Record, tag_field="type", tag="text"):
     id: str
-    html: str
+    html: str = ""
+    text: str = ""
     open: bool = False
     """Whether the model still writes it."""
 
 
 class RenderedReasoning(Record, tag_field="type", tag="reasoning"):
     id: str
-    html: str
+    html: str = ""
+    text: str = ""
     open: bool = False
     time: Time | None = None
 
@@ -69,7 +74,7 @@ class RenderedEntry(Record, tag_field="type"):
 
 
 class UserEntry(RenderedEntry, tag="user"):
-    html: str
+    html: str = ""
     text: str
     files: tuple[RenderedFile, ...] = ()
     delivery: Delivery | None = None
@@ -93,14 +98,16 @@ class AssistantEntry(RenderedEntry, tag="assistant"):
 
 class ShellEntry(RenderedEntry, tag="shell"):
     command: str
-    html: str
+    html: str = ""
+    text: str = ""
     exit: int | None = None
     open: bool = False
 
 
 class CompactionEntry(RenderedEntry, tag="compaction"):
     reason: Literal["auto", "manual"]
-    html: str
+    html: str = ""
+    text: str = ""
     open: bool = False
     error: str | None = None
 
@@ -123,15 +130,29 @@ class MarkEntry(RenderedEntry, tag="mark"):
     title: str
     html: str = ""
     """What is shown when it is unfolded."""
+    text: str = ""
 
 
 Entry = UserEntry | AssistantEntry | ShellEntry | CompactionEntry | MarkEntry
 
 
-class CallBody(Record):
-    """What a tool call was given and what it returned, for a page."""
+class BodySection(Record):
+    """A part of the body of a tool call, as text."""
 
-    html: str
+    kind: Literal["diff", "code", "output", "note", "error"]
+    """`diff`: a unified diff. `output`: of a program, with its sequences for terminals."""
+    text: str
+    name: str | None = None
+    """Of a diff its file, of code its language."""
+    status: Literal["added", "deleted", "modified"] | None = None
+    """What became of the file of a diff."""
+
+
+class CallBody(Record):
+    """What a tool call was given and what it returned."""
+
+    html: str = ""
+    sections: tuple[BodySection, ...] = ()
     cut: bool = False
     """Whether a part was left out because of its size."""
     paths: tuple[str, ...] = ()

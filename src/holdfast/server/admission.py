@@ -45,6 +45,7 @@ async def admit_resolved(
         known = await sessions.admitted(session.id, given, id=id, delivery=delivery, resume=resume)
         if known is not None:
             return known
+        call.runtime.placement.check_files(session.location)
         async with call.services as services:
             await services.catalog.ready()
             prompt, mentioned = await call.while_connected(_resolved(services, session, given, resolve))

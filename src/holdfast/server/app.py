@@ -24,7 +24,7 @@ from holdfast.server.errors import to_public
 from holdfast.server.extensions import report_authenticated
 from holdfast.server.handlers.events import NODE, RELAY, SIGNATURE
 from holdfast.server.head import read_head
-from holdfast.server.locations import existing_location, named_place
+from holdfast.server.locations import named_place, served_location
 from holdfast.server.reply import cors, enclose, error_reply, preflight, send_content
 from holdfast.server.routes import Routes
 from holdfast.server.sse import HEADERS as STREAM_HEADERS
@@ -115,13 +115,14 @@ class App:
         from holdfast.server.pty_environment import pty_environment
         from holdfast.server.pty_forwarding import PtyForwarding
 
+        placement, others = self._runtime.placement, self._other_nodes
         return PtyServer(
             self._runtime.locations,
             locate=self._location,
             access=self._access,
             environment=pty_environment(self._pty_environment),
             owner=self._runtime.nodes.described_by_tag,
-            forwarding=PtyForwarding(self._other_nodes) if self._other_nodes is not None else None,
+            forwarding=PtyForwarding(others, placement.has_other_files) if others is not None else None,
             verifies=self._verifies,
             end_of=self._end_of,
         )
@@ -259,4 +260,5 @@ class App:
         place = named_place(query, headers)
         if place.workspace is not None and not place.workspace.startswith("wrk"):
             raise InvalidRequest("Not a workspace id", kind="Query", field="location")
-        return existing_location(place.directory or self._runtime.location.directory, place.workspace, kind="Query")
+        directory = place.directory or str(self._runtime.directory)
+        return served_location(self._runtime.placement, directory, place.workspace, kind="Query")

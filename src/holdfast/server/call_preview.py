@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.core.filesystem.location_files import LocationFiles
+from holdfast.core.runtime.placement import ServedElsewhere
 from holdfast.core.session.stored_conversation import StoredConversation
 from holdfast.core.tool.builtin import apply_patch, edit, write
 from holdfast.core.tool.tool import ToolFailure
@@ -40,7 +41,8 @@ async def preview_of(
         return None
     kind, planned = PLANS[part.name]
     try:
+        runtime.placement.check_files(session.location)
         given: Any = msgspec.convert(getattr(part.state, "input", None), kind)
         return await asyncio.to_thread(planned, LocationFiles(Path(session.location.directory)), given)
-    except (msgspec.ValidationError, ToolFailure) as error:
+    except (msgspec.ValidationError, ToolFailure, ServedElsewhere) as error:
         return NOT_KNOWN.format(why=str(error)[:500])

@@ -1,4 +1,4 @@
-"""The conversation of a Session as entries of a page: reads messages with what surrounds them, and renders them."""
+"""The conversation of a Session as entries: reads messages with what surrounds them, and renders them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.core.runtime.runtime import Runtime
     from holdfast.core.session.stored_messages import StoredMessage
     from holdfast.schema.past import PastSession
-    from holdfast.schema.rendered import Entry
+    from holdfast.schema.rendered import Entry, TextFormat
     from holdfast.schema.session import Session
     from holdfast.schema.session_message import SessionMessage
 
@@ -31,8 +31,9 @@ Placed = tuple["SessionMessage", int]
 
 
 class Conversation:
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, form: TextFormat = "html") -> None:
         self._runtime = runtime
+        self._form: TextFormat = form
         self._stored = StoredConversation(runtime.database)
 
     async def entries(self, session: Session, messages: Sequence[StoredMessage]) -> list[Entry]:
@@ -49,7 +50,7 @@ class Conversation:
         """Entries of messages and the marks between two sequences, oldest first."""
         entries = await self.entries(session, sorted(messages, key=lambda message: message.seq))
         rows = await self._stored.marks(session.id, after=after, before=before)
-        return merged(entries, mark_entries(rows, ended=before != AFTER_ALL))
+        return merged(entries, mark_entries(rows, ended=before != AFTER_ALL, form=self._form))
 
     async def changed(self, session: Session, ids: Iterable[str], rows: Sequence[EventRow]) -> list[Entry]:
         """Entries of these messages, as far as the Session shows them, and of new events that are marks."""
@@ -60,7 +61,7 @@ class Conversation:
             except MessageNotFound:
                 continue
         entries = await self.entries(session, found)
-        return merged(entries, mark_entries(rows, ended=False))
+        return merged(entries, mark_entries(rows, ended=False, form=self._form))
 
     async def past(self, session: Session, past: PastSession) -> list[Entry]:
         """The entries of a conversation as it was, oldest first."""
@@ -69,13 +70,14 @@ class Conversation:
         for message in past.messages:
             seq = places.get(message.id, seq)  # of one that is gone: where the one before it was
             placed.append((message, seq))
-        return await _rendered(placed, Surroundings(directory=session.location.directory), SMALL + 1)
+        return await _rendered(placed, Surroundings(directory=session.location.directory, form=self._form), SMALL + 1)
 
     async def _around(self, session: Session, placed: Sequence[Placed], own: set[str]) -> Surroundings:
         answers = {message.id: seq for message, seq in placed if isinstance(message, AssistantMessage)}
         waits = any(map(_may_wait, (message for message, _ in placed)))
         return Surroundings(
             directory=session.location.directory,
+            form=self._form,
             inputs=await self._stored.inputs([message.id for message, _ in placed if isinstance(message, UserMessage)]),
             turns=await self._numbers(session.id, {id: seq for id, seq in answers.items() if id in own}),
             requests=await self._stored.requests(session.id) if waits else {},

@@ -1,4 +1,5 @@
-"""Checks directories that callers name: they must exist, and are brought into canonical form."""
+"""Checks directories that callers name: they must exist, and are brought into canonical form. With a label, they must
+have it here."""
 
 from __future__ import annotations
 
@@ -8,12 +9,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlencode
 
 from holdfast.core.project.directory import canonical_directory
+from holdfast.core.runtime.placement import ServedElsewhere
 from holdfast.schema.exceptions import InvalidRequest
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    from holdfast.core.runtime.placement import Placement
 
 PATH_LIMIT = 4096
 
@@ -24,10 +28,12 @@ class NamedPlace(Frozen):
     directory: str | None = None
     workspace: str | None = None
 
-    @property
-    def is_here(self) -> bool:
-        """Whether this machine has the directory."""
-        return self.directory is None or "\0" in self.directory or os.path.isdir(self.directory)
+    def is_here(self, has_other_files: Callable[[Location], bool]) -> bool:
+        """Whether this machine has the directory, with the label that the workspace names."""
+        if self.directory is None or "\0" in self.directory:
+            return True
+        location = Location(directory=canonical_directory(self.directory), workspace_id=self.workspace)
+        return os.path.isdir(self.directory) and not has_other_files(location)
 
     def target(self, path: str, further: Mapping[str, str] | None = None) -> str:
         """A path with a query that names the same Location."""
@@ -53,6 +59,15 @@ def existing_location(directory: str, workspace_id: str | None, *, kind: str) ->
         shown = directory[:200].replace("\0", "\\0")
         raise InvalidRequest(f"{shown} is not an existing directory", kind=kind, field="location")
     return Location(directory=canonical_directory(directory), workspace_id=workspace_id)
+
+
+def served_location(placement: Placement, directory: str, workspace_id: str | None, *, kind: str) -> Location:
+    """An existing directory, with the label that it has here."""
+    location = existing_location(directory, workspace_id, kind=kind)
+    try:
+        return placement.located(location)
+    except ServedElsewhere as elsewhere:
+        raise InvalidRequest(str(elsewhere), kind=kind, field="location") from elsewhere
 
 
 def _decoded(header: str) -> str:

@@ -49,8 +49,9 @@ class OtherNodes(Protocol):
     async def owner(self, id: str) -> Owner | None:
         """The node that has a terminal, if it is another one, lives and can be asked."""
 
-    async def with_directory(self, directory: str | None) -> list[Owner]:
-        """The nodes that may have a directory, or all; those that announce it first."""
+    async def with_directory(self, directory: str | None, workspace: str | None) -> list[Owner]:
+        """The nodes that may have a directory, with the label that the workspace names, or all; those that announce it
+        first."""
 
     async def request(self, node: Owner, method: str, target: str, body: bytes | None, *, seconds: float) -> HttpReply:
         """Raises NodeUnreachable."""

@@ -26,10 +26,11 @@ from holdfast.server.other_nodes import NodeSocketClosed, NodeUnreachable
 from holdfast.server.types import HttpReply
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.core.session.nodes import Owner
     from holdfast.protocol.endpoint import Endpoint
+    from holdfast.schema.location import Location
     from holdfast.server.locations import NamedPlace
     from holdfast.server.other_nodes import NodeSocket, OtherNodes
     from holdfast.server.types import Receive, Send
@@ -57,8 +58,10 @@ class _RefusedField(Record):
 
 
 class PtyForwarding:
-    def __init__(self, nodes: OtherNodes) -> None:
+    def __init__(self, nodes: OtherNodes, has_other_files: Callable[[Location], bool] = lambda location: False) -> None:
+        """`has_other_files` tells whether the path of a Location has something else here, by its label."""
         self._nodes = nodes
+        self._has_other_files = has_other_files
 
     async def owner(self, pty_id: str) -> Owner | None:
         """The other node that has a terminal."""
@@ -80,7 +83,7 @@ class PtyForwarding:
                 return None
             target = place.target(endpoint.path.replace("{ptyID}", quote(pty_id, safe="")))
             return await self._ask(node, endpoint, target, await self._body(endpoint, headers, receive))
-        if place.is_here or not (nodes := await self._with(place)):
+        if place.is_here(self._has_other_files) or not (nodes := await self._with(place)):
             return None
         if endpoint.method == "GET":
             return _merged([each for each in await self._lists(nodes, place) if each is not None])
@@ -114,7 +117,7 @@ class PtyForwarding:
         return issued != "" and self._nodes.sealed(f"{pty_id} {issued}", code)
 
     async def _with(self, place: NamedPlace) -> list[Owner]:
-        return (await self._nodes.with_directory(place.directory))[:NODES]
+        return (await self._nodes.with_directory(place.directory, place.workspace))[:NODES]
 
     async def _ask(self, node: Owner, endpoint: Endpoint, target: str, body: bytes | None) -> HttpReply:
         return await self._nodes.request(node, endpoint.method, target, body, seconds=REQUEST_SECONDS)

@@ -93,10 +93,17 @@ class Pages:
         width: int = 1440,
         height: int = 900,
         scheme: Literal["light", "dark"] = "light",
+        clock: bool = False,
+        script: str = "",
         **options: Any,
     ) -> Page:
+        """With `clock` the test can let the time of the page pass. `script` runs before those of the page."""
         state = self._state(machine) if signed_in else None
         context = self.context(width=width, height=height, scheme=scheme, storage_state=state, **options)
+        if clock:
+            context.clock.install()
+        if script:
+            context.add_init_script(script)
         return self.tab(context, machine.url + path)
 
     def context(self, *, width: int, height: int, scheme: Literal["light", "dark"], **options: Any) -> BrowserContext:

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 
 
 class Machine:
-    def __init__(self, home: Path, provider_url: str) -> None:
+    def __init__(self, home: Path, provider_url: str | None) -> None:
+        """Without an address no provider is connected."""
         self.home = home
         self.data = home / "data" / "holdfast"
         self.project = home / "project"
@@ -31,19 +33,18 @@ class Machine:
         self._git("init", "--quiet")
         self._git("add", ".")
         self._git("-c", "user.name=t", "-c", "user.email=t@localhost", "commit", "--quiet", "-m", "first")
-        model = {"tool_call": True, "cost": PRICES, "limit": {"context": 100_000, "output": 8_000}}
-        provider = {
-            "npm": "@ai-sdk/openai-compatible",
-            "options": {"baseURL": provider_url, "apiKey": "sk-scripted"},
-            "models": {"m": model, "n": model},
-        }
         document: Json = {
-            "model": "mock/m",
-            "provider": {"mock": provider},
+            **(_provided(provider_url) if provider_url is not None else {}),
             "permission": {"edit": "ask", "bash": {"*": "allow", "git tag *": "ask", "mkdir *": "ask"}},
+            "command": {"greet": {"template": "Say hello to $ARGUMENTS", "description": "Greets somebody"}},
+            "references": {"manual": str(home / "manual")},
         }
+        (home / "manual").mkdir()
+        (home / "manual" / "page.md").write_text("# The manual\n", encoding="utf-8")
         config = home / "config" / "opencode" / "opencode.json"
-        config.parent.mkdir(parents=True)
+        skill = config.parent / "skills" / "tidy" / "SKILL.md"
+        skill.parent.mkdir(parents=True)
+        skill.write_text("---\nname: tidy\ndescription: Tidies up\nslash: true\n---\nTidy up.\n", encoding="utf-8")
         config.write_text(json.dumps(document), encoding="utf-8")
         self.environment = {
             "PATH": os.environ["PATH"],
@@ -59,9 +60,19 @@ class Machine:
         self._process: subprocess.Popen[str] | None = None
         self.api = httpx2.Client(base_url=self.url, auth=("opencode", PASSWORD), timeout=PATIENCE, trust_env=False)
 
-    def run(self, *arguments: str) -> None:
-        """A command of `holdfast`, to its end."""
-        subprocess.run([HOLDFAST, *arguments], cwd=self.project, env=self.environment, check=True, capture_output=True)
+    def run(self, *arguments: str) -> str:
+        """What a command of `holdfast` prints."""
+        command = [HOLDFAST, *arguments]
+        ran = subprocess.run(
+            command,
+            cwd=self.project,
+            env=self.environment,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        return ran.stdout
 
     def start(self) -> None:
         self._process = subprocess.Popen(
@@ -75,6 +86,13 @@ class Machine:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert "listening on" in line, line
+
+    def stop(self) -> None:
+        """As a person does."""
+        assert self._process is not None
+        self._process.terminate()
+        self._process.communicate(timeout=PATIENCE)
+        self._process = None
 
     def kill(self) -> None:
         """As the kernel does when memory is short."""
@@ -114,6 +132,15 @@ class Machine:
     def get(self, path: str, **query: Any) -> Any:
         return self._data(self.api.get(path, params=query))
 
+    def post(self, path: str, **body: Any) -> Any:
+        return self._data(self.api.post(path, json=body))
+
+    def say(self, session: str, texts: Iterable[str]) -> None:
+        """Prompts that nobody answers."""
+        for text in texts:
+            self.post(f"/api/session/{session}/prompt", text=text, noReply=True)
+        self.wait(session)
+
     def messages(self, session: str) -> list[Json]:
         """All of them, oldest first."""
         query: Json = {"limit": 200, "order": "asc"}
@@ -127,6 +154,16 @@ class Machine:
 
     def _git(self, *arguments: str) -> None:
         subprocess.run(["git", *arguments], cwd=self.project, check=True, capture_output=True)
+
+
+def _provided(url: str) -> Json:
+    model = {"tool_call": True, "cost": PRICES, "limit": {"context": 100_000, "output": 8_000}}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": url, "apiKey": "sk-scripted"},
+        "models": {"m": model, "n": model},
+    }
+    return {"model": "mock/m", "provider": {"mock": provider}}
 
 
 def _free_port() -> int:

@@ -95,7 +95,8 @@ class Provider:
             if messages[index]["role"] != "user":
                 continue
             text = _text(messages[index])
-            found = max((prompt for prompt in self._replies if prompt in text), key=text.rfind, default=None)
+            matching = [prompt for prompt in self._replies if prompt in text]
+            found = max(matching, key=lambda prompt: (text.rfind(prompt), len(prompt)), default=None)
             if found is not None:
                 done = sum(message["role"] == "assistant" for message in messages[index:])
                 replies = self._replies[found]

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
 
 def test_a_session_is_created_and_its_answer_streams(pages: Pages, machine: Machine, provider: Provider) -> None:
-    """WEB-496: text is shown while it is written, as finished Markdown and an open end."""
+    """WEB-496, WEB-423, WEB-434: text is shown while it is written, as finished Markdown and an open end."""
     rest = threading.Event()
     provider.on("tell me a story", Reply(text=Held("# A title\n\nA beginning.\n\nOnce *upon* a ", rest, "time.")))
     page = pages.open(machine, "/#/new")
@@ -37,7 +37,7 @@ def test_a_session_is_created_and_its_answer_streams(pages: Pages, machine: Mach
 def test_a_steer_joins_the_work_and_a_queued_prompt_follows_it(
     pages: Pages, machine: Machine, provider: Provider
 ) -> None:
-    """WEB-496: both are shown as pending until they are promoted, and a queued one can be withdrawn."""
+    """WEB-496, WEB-432: both are shown as pending until they are promoted, and a queued one can be withdrawn."""
     go_on = threading.Event()
     begins = Reply(text="working", calls=(("read", {"path": "hello.txt"}),), end=go_on)
     provider.on("a long piece of work", begins, Reply("finished the work"))
@@ -64,7 +64,7 @@ def test_a_steer_joins_the_work_and_a_queued_prompt_follows_it(
 
 
 def test_an_interruption_ends_the_turn_and_is_told(pages: Pages, machine: Machine, provider: Provider) -> None:
-    """WEB-496: what was written stays, and the Session takes the next prompt."""
+    """WEB-496, WEB-433: what was written stays, and the Session takes the next prompt."""
     never = threading.Event()
     provider.on("write without end", Reply(text="some words, then", end=never))
     session = machine.create()
@@ -82,7 +82,7 @@ def test_an_interruption_ends_the_turn_and_is_told(pages: Pages, machine: Machin
 
 
 def test_a_fork_begins_with_the_history_before_a_message(pages: Pages, machine: Machine, provider: Provider) -> None:
-    """WEB-496: the page shows the new Session with what it shares, and goes on there."""
+    """WEB-496, WEB-433: the page shows the new Session with what it shares, and goes on there."""
     session = machine.create("original")
     for text in ("first thing", "second thing"):
         machine.prompt(session, text)
@@ -101,7 +101,7 @@ def test_a_fork_begins_with_the_history_before_a_message(pages: Pages, machine: 
 
 
 def test_a_revert_is_staged_shown_and_cleared_or_committed(pages: Pages, machine: Machine, provider: Provider) -> None:
-    """WEB-496: files go back at once; what followed the message leaves with the commit."""
+    """WEB-496, WEB-433: files go back at once; what followed the message leaves with the commit."""
     provider.on("write a note", calling("bash", command="echo noted > note.txt"), Reply("noted"))
     session = machine.create()
     machine.prompt(session, "write a note")
@@ -127,7 +127,7 @@ def test_a_revert_is_staged_shown_and_cleared_or_committed(pages: Pages, machine
 
 
 def test_a_draft_survives_leaving_the_session(pages: Pages, machine: Machine) -> None:
-    """WEB-496: and a prompt that was sent leaves nothing behind."""
+    """WEB-496, WEB-419: and a prompt that was sent leaves nothing behind."""
     session = machine.create()
     page = pages.open(machine, f"/#/s/{session}")
     message_box(page).fill("half a thought")

@@ -18,6 +18,8 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
 AXE = "4.14.0"
 PHONE: dict[str, Any] = {"width": 360, "height": 740, "has_touch": True, "is_mobile": True}
+TAB_STOPS = 5
+"""At most, inside a card."""
 TABS = ("context", "cache", "timeline", "cost", "changes", "events")
 OVERFLOW = "() => document.scrollingElement.scrollWidth - document.scrollingElement.clientWidth"
 
@@ -56,7 +58,8 @@ def settled(page: Page) -> str:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(pages: Pages, demo: Machine, axe: Path, scheme: Literal["light", "dark"]) -> None:
-    """WEB-500: in any view. The policy of the page is left out here, because axe is a script from outside."""
+    """WEB-500, WEB-444: in any view, contrast included. The policy of the page is left out here, because axe is a
+    script from outside."""
     page = pages.open(demo, scheme=scheme, bypass_csp=True)
     found: list[str] = []
     for view in views(page, demo):
@@ -79,14 +82,39 @@ def problems(page: Page, axe: Path) -> list[str]:
     ]
 
 
-def test_no_view_is_wider_than_a_phone(pages: Pages, demo: Machine) -> None:
-    """WEB-500: at 360 pixels nothing has to be scrolled sideways."""
-    page = pages.open(demo, **PHONE)
+@pytest.mark.parametrize("width", [320, 360])
+def test_no_view_is_wider_than_a_phone(pages: Pages, demo: Machine, width: int) -> None:
+    """WEB-500, WEB-445: nothing has to be scrolled sideways, the navigation is at the bottom, and the inspector is
+    reached by tabs."""
+    page = pages.open(demo, **{**PHONE, "width": width})
     assert [view for view in views(page, demo) if page.evaluate(OVERFLOW) > 0] == []
+    tabs = page.get_by_role("tablist", name="Views of this session")
+    expect(tabs.get_by_role("tab", name="Events")).to_have_attribute("aria-selected", "true")
+    expect(conversation(page)).to_be_hidden()
+    tabs.get_by_role("tab", name="Conversation").click()
+    expect(conversation(page)).to_be_visible()
+    page.get_by_role("navigation", name="Sessions").get_by_role("link", name="All sessions").click()
+    expect(page.get_by_role("heading", name="Sessions", level=1)).to_be_visible()
+    expect(page.locator("nav.side")).to_be_hidden()
+    bar = page.locator("nav.tabbar").bounding_box()
+    assert bar is not None
+    assert round(bar["y"] + bar["height"]) == PHONE["height"]
+
+
+def test_a_very_wide_screen_is_used(pages: Pages, demo: Machine) -> None:
+    """WEB-445: at 4K lines stay readable and the inspector stands beside the conversation."""
+    page = pages.open(demo, f"/#/s/{demo.find('Fix the lost cent')}", width=3840, height=2160)
+    expect(conversation(page).get_by_role("article").last).to_be_visible()
+    assert page.evaluate(OVERFLOW) <= 0
+    widths = conversation(page).locator("article").evaluate_all("(all) => all.map((el) => el.clientWidth)")
+    assert max(widths) < 1_000
+    panel = page.get_by_role("tabpanel").bounding_box()
+    assert panel is not None
+    assert panel["x"] + panel["width"] > 3_700
 
 
 def test_a_phone_prompts_and_approves(pages: Pages, machine: Machine, provider: Provider) -> None:
-    """WEB-500: with targets that a thumb can hit."""
+    """WEB-500, WEB-445: with targets that a thumb can hit."""
     provider.on("from my phone", calling("bash", command="git tag from-phone"), Reply("on its way"))
     session = machine.create()
     page = pages.open(machine, f"/#/s/{session}", **PHONE)
@@ -102,7 +130,7 @@ def test_a_phone_prompts_and_approves(pages: Pages, machine: Machine, provider: 
 
 
 def test_the_theme_follows_the_system_and_can_be_chosen(pages: Pages, machine: Machine) -> None:
-    """WEB-500: a choice is kept."""
+    """WEB-500, WEB-444: a choice is kept."""
     page = pages.open(machine, scheme="dark")
     page.get_by_role("navigation", name="Sessions").first.wait_for()
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -115,7 +143,7 @@ def test_the_theme_follows_the_system_and_can_be_chosen(pages: Pages, machine: M
 
 
 def test_a_prompt_and_an_approval_without_a_mouse(pages: Pages, machine: Machine, provider: Provider) -> None:
-    """WEB-500: keys reach the composer and the card, and answer it."""
+    """WEB-500, WEB-442: keys reach the composer and the card, and answer it."""
     provider.on("by keyboard", calling("bash", command="git tag by-keyboard"), Reply("typed well"))
     session = machine.create()
     page = pages.open(machine, f"/#/s/{session}")
@@ -129,6 +157,17 @@ def test_a_prompt_and_an_approval_without_a_mouse(pages: Pages, machine: Machine
     page.keyboard.press("Escape")
     page.keyboard.press("n")
     expect(card).to_be_focused()
+    for key, focused in (("A", page.get_by_role("button", name="Always allow")), ("d", page.get_by_label("Reason"))):
+        page.keyboard.press(key)
+        expect(focused).to_be_focused()
+        back = page.get_by_role("button", name="Back")
+        for _ in range(TAB_STOPS):
+            if back.evaluate("(el) => el === document.activeElement"):
+                break
+            page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        page.keyboard.press("n")
+        expect(card).to_be_focused()
     page.keyboard.press("a")
 
     expect(conversation(page)).to_contain_text("typed well")
@@ -136,7 +175,7 @@ def test_a_prompt_and_an_approval_without_a_mouse(pages: Pages, machine: Machine
 
 
 def test_every_key_is_told(pages: Pages, machine: Machine) -> None:
-    """WEB-500: the map of keys opens with ? and closes with Escape, and ⌘K finds Sessions."""
+    """WEB-500, WEB-442: the map of keys opens with ? and closes with Escape, and ⌘K finds Sessions."""
     machine.create("Needle in the haystack")
     page = pages.open(machine)
     page.get_by_role("heading", name="Sessions", level=1).wait_for()

@@ -106,7 +106,7 @@ def test_a_line_of_five_megabytes(pages: Pages, machine: Machine, provider: Prov
     session = machine.create()
     page = pages.open(machine, f"/#/s/{session}")
     send(page, "a long line")
-    machine.wait(session)
+    expect(conversation(page).get_by_role("article", name="Summary")).to_be_visible()
     is_idle(page)
     conversation(page).evaluate("(log) => (log.scrollTop = 0)")
     conversation(page).locator("details.call summary").first.click()

@@ -96,7 +96,8 @@ async def _fill(machine: Machine) -> str:
 
 
 def test_a_long_session_is_usable_at_once(pages: Pages, long_session: tuple[Machine, str]) -> None:
-    """WEB-502: from the address to the newest message and a composer that takes text; then all of it is read."""
+    """WEB-502, WEB-420, WEB-421: from the address to the newest message and a composer that takes text; then all of it
+    is read."""
     machine, session = long_session
     page = pages.open(machine)
     expect(page.get_by_role("main")).to_be_visible()
@@ -187,7 +188,7 @@ def test_many_deltas_cost_little_per_frame(pages: Pages, machine: Machine, provi
 
 
 def test_fifty_tabs_keep_working(pages: Pages, machine: Machine, provider: Provider) -> None:
-    """WEB-502: more than a browser has connections; every tab shows the answer."""
+    """WEB-502, WEB-414: more than a browser has connections; every tab shows the answer."""
     provider.on("to all tabs", Reply("heard everywhere"))
     session = machine.create()
     first = pages.open(machine, f"/#/s/{session}")

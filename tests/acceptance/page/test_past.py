@@ -18,7 +18,7 @@ TALL = 6_000
 
 
 def test_the_past_is_what_the_api_rebuilds(pages: Pages, demo: Machine) -> None:
-    """WEB-499: prompts and answers at sequences all over the Session; the past cannot be written to."""
+    """WEB-499, WEB-426: prompts and answers at sequences all over the Session; the past cannot be written to."""
     session = demo.find("Fix the lost cent")
     head = _head(demo, session)
     page = pages.open(demo, f"/#/s/{session}", height=TALL)

@@ -17,7 +17,7 @@ REFUSED = r"ERR_(CONNECTION_REFUSED|CONNECTION_RESET|SOCKET_NOT_CONNECTED|INCOMP
 
 
 def test_a_server_that_is_killed_in_mid_answer(pages: Pages, own_machine: Machine, provider: Provider) -> None:
-    """WEB-498: the page says so, comes back by itself, and shows what a fresh page and the log show."""
+    """WEB-498, WEB-411: the page says so, comes back by itself, and shows what a fresh page and the log show."""
     pages.allowed.append(REFUSED)
     machine, never = own_machine, threading.Event()
     provider.on("the first question", Reply("the first answer"))
@@ -53,7 +53,7 @@ def test_a_server_that_is_killed_in_mid_answer(pages: Pages, own_machine: Machin
 
 
 def test_a_prompt_that_was_sent_while_the_server_was_gone(pages: Pages, own_machine: Machine) -> None:
-    """WEB-498: it is admitted once, when the server is back."""
+    """WEB-498, WEB-418: it is admitted once, when the server is back."""
     pages.allowed.append(REFUSED)
     machine = own_machine
     session = machine.create()
@@ -70,3 +70,18 @@ def test_a_prompt_that_was_sent_while_the_server_was_gone(pages: Pages, own_mach
     is_idle(page)
     assert [message["type"] for message in machine.messages(session)] == ["user", "assistant"]
     assert conversation(page).locator(".user").count() == 1
+
+
+def test_a_server_that_was_stopped(pages: Pages, own_machine: Machine) -> None:
+    """WEB-411, WEB-446: it announced its end, which the page tells; nothing is said about a lost connection."""
+    pages.allowed.append(REFUSED)
+    session = own_machine.create()
+    page = pages.open(own_machine, f"/#/s/{session}")
+    expect(connection(page)).to_have_text("Live")
+    own_machine.stop()
+    expect(connection(page)).to_contain_text("holdfast serve was stopped.")
+    own_machine.start()
+    connection(page).get_by_role("button", name="Try now").click()
+
+    expect(connection(page)).not_to_contain_text("was stopped")
+    expect(page.get_by_role("navigation", name="Sessions").first).to_contain_text("Live")

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
 
 def test_an_edit_is_approved_with_its_change_in_sight(pages: Pages, machine: Machine, provider: Provider) -> None:
-    """WEB-497: the file changes only after the answer."""
+    """WEB-497, WEB-436: the file changes only after the answer."""
     file = machine.project / "greeting.txt"
     file.write_text("good morning\n", encoding="utf-8")
     change = calling("edit", path="greeting.txt", oldString="good morning", newString="good evening")
@@ -33,7 +33,7 @@ def test_an_edit_is_approved_with_its_change_in_sight(pages: Pages, machine: Mac
 
 
 def test_a_denial_with_a_reason_is_read_by_the_model(pages: Pages, machine: Machine, provider: Provider) -> None:
-    """WEB-497: the turn goes on, and the tool was not executed."""
+    """WEB-497, WEB-436: the turn goes on, and the tool was not executed."""
     provider.on("tag it", calling("bash", command="git tag denied"), Reply("understood"))
     session = machine.create()
     page = pages.open(machine, f"/#/s/{session}")
@@ -49,7 +49,7 @@ def test_a_denial_with_a_reason_is_read_by_the_model(pages: Pages, machine: Mach
 
 
 def test_always_saves_the_patterns_that_were_chosen(pages: Pages, machine: Machine, provider: Provider) -> None:
-    """WEB-497: the page shows what it will save, and the next call is not asked for."""
+    """WEB-497, WEB-436: the page shows what it will save, and the next call is not asked for."""
     once_more = (calling("bash", command="mkdir -p made"), calling("bash", command="mkdir -p made/again"))
     provider.on("make two folders", *once_more, Reply("both are there"))
     session = machine.create()
@@ -68,7 +68,7 @@ def test_always_saves_the_patterns_that_were_chosen(pages: Pages, machine: Machi
 
 
 def test_a_question_is_answered(pages: Pages, machine: Machine, provider: Provider) -> None:
-    """WEB-497: by an option, from the list of everything that needs a person."""
+    """WEB-497, WEB-438: by an option, from the list of everything that needs a person."""
     question = {
         "question": "Which colour?",
         "header": "Colour",
@@ -89,7 +89,8 @@ def test_a_question_is_answered(pages: Pages, machine: Machine, provider: Provid
 
 
 def test_a_request_of_a_subagent_is_answered_at_the_root(pages: Pages, machine: Machine, provider: Provider) -> None:
-    """WEB-497: the card says who asks, and the child goes on."""
+    """WEB-497, WEB-436: the card says who asks, in the inbox, beside the list, and at the pages of the root and of the
+    child; the child goes on."""
     delegate = calling("subagent", agent="general", description="tag quietly", prompt="make the tag please")
     provider.on("delegate the tag", delegate, Reply("all done at the root"))
     provider.on("make the tag please", calling("bash", command="git tag from-child"), Reply("tagged"))
@@ -99,27 +100,44 @@ def test_a_request_of_a_subagent_is_answered_at_the_root(pages: Pages, machine: 
     card = ask_cards(page)
 
     expect(card).to_contain_text("tag quietly")
+    (request,) = machine.get(f"/api/session/{session}/permission")
+    for place in ("/#/inbox", "/#/", f"/#/s/{request['sessionID']}", f"/#/s/{session}"):
+        page.goto(machine.url + place)
+        expect(card.filter(has_text="git tag from-child")).to_be_visible()
     card.get_by_role("button", name="Allow once").click()
     expect(conversation(page)).to_contain_text("all done at the root")
     assert (machine.project / ".git" / "refs" / "tags" / "from-child").exists()
 
 
 def test_a_request_that_was_answered_elsewhere_says_so(pages: Pages, machine: Machine, provider: Provider) -> None:
-    """WEB-497: in a second tab as well, and a late click does no harm."""
+    """WEB-497, WEB-437: in a second tab as well; what is typed into another card stays, and the answered one leaves."""
     provider.on("ask both tabs", calling("bash", command="git tag elsewhere"), Reply("somebody allowed it"))
-    session = machine.create()
-    page = pages.open(machine, f"/#/s/{session}")
+    provider.on("ask something else", calling("bash", command="git tag another"), Reply("as you say"))
+    session, second = machine.create(), machine.create()
+    page = pages.open(machine, f"/#/s/{session}", clock=True)
     other = pages.tab(page.context, f"{machine.url}/#/inbox")
-    send(page, "ask both tabs")
+    machine.prompt(second, "ask something else")
+    typed = other.get_by_role("textbox", name="Reason")
+    ask_cards(other).filter(has_text="git tag another").get_by_role("button", name="Deny").click()
+    typed.fill("half a reason")
+    machine.prompt(session, "ask both tabs")
     expect(ask_cards(page)).to_have_count(1)
     expect(ask_cards(other).filter(has_text="git tag elsewhere")).to_have_count(1)
     (request,) = machine.get(f"/api/session/{session}/permission")
-    machine.api.post(f"/api/session/{session}/permission/{request['id']}/reply", json={"reply": "once"})
+    machine.post(f"/api/session/{session}/permission/{request['id']}/reply", reply="once")
 
     for tab in (page, other):
-        expect(tab.get_by_role("article").filter(has_text="Answered elsewhere")).to_be_visible()
+        answered = tab.get_by_role("article").filter(has_text="Answered elsewhere")
+        expect(answered).to_contain_text("git tag elsewhere")
         expect(ask_cards(tab).filter(has_text="git tag elsewhere")).to_have_count(0)
     expect(conversation(page)).to_contain_text("somebody allowed it")
+    page.clock.fast_forward(7_000)
+    for tab in (page, other):
+        expect(tab.get_by_role("article").filter(has_text="Answered elsewhere")).to_have_count(0)
+    expect(typed).to_have_value("half a reason")
+    other.get_by_role("button", name="Deny", exact=True).click()
+    machine.wait(second)
+    assert "half a reason" in str(machine.messages(second))
 
 
 def test_two_tabs_show_the_same(pages: Pages, machine: Machine, provider: Provider) -> None:

@@ -24,6 +24,7 @@ FEW = {
     "node_secret.forget": "there are two or three",
     "node_secret.make": "there are two or three",
     "overview.askers": "only open requests are in the index",
+    "overview.by_title": "a title is searched among all Sessions without a parent, as a list does",
     "overview.open": "only Sessions with something to do have a row, or are in the index",
     "overview.requests": "only open requests are in the index",
     "owner.all": "only running processes have a row, and those that died since a server looked",

@@ -126,7 +126,7 @@ async def test_the_result_of_a_hosted_tool_is_kept_as_the_provider_gave_it(turn:
     else:
         await turn.say(ToolFailed, call_id="c", error=UnknownError(message="m"), result=result, provider=provider)
     if how == "verify":
-        assert await turn.log.verify(turn.session_id) == []
+        assert [found async for found in turn.log.verify([turn.session_id])] == []
     elif how == "rebuild":
         await turn.log.rebuild(turn.session_id)
     else:

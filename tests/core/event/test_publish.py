@@ -99,7 +99,7 @@ async def test_metadata_is_kept_and_projected_and_location_is_not_replayed(story
     assert event.metadata == {"source": "ünï", "n": {"deep": None}}
     assert event.location is None
     assert (await story.message("msg_1")).metadata == event.metadata
-    assert await story.log.verify(SES) == []
+    assert [found async for found in story.log.verify([SES])] == []
     async with opened(tmp_path / "other.db", project=True) as (database, log):
         await log.replay_all(await story.log.serialized(SES))
         assert (await Story(database, log).message("msg_1")).metadata == event.metadata

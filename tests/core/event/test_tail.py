@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from tests.core.event.samples import SES, Story, data, follow, opened, record, s
 from tests.stores.stores import OpenedDatabase
 
 from holdfast.core.clock import Ids
-from holdfast.core.database.unit import Committed, NewEvent, Row, Unit, Value
+from holdfast.core.database.unit import Committed, NewEvent, Unit, Value
 from holdfast.core.event.log import PAGE, EventLog
 from holdfast.core.event.signal import UNKNOWN
 from holdfast.core.runtime.runtime import Runtime
@@ -296,7 +296,7 @@ class Watched:
         self.pages: list[tuple[int, int]] = []
         self.after_page: Callable[[], Awaitable[None]] | None = None
         self.fetch_large = database.fetch_large
-        self.fetch_many = database.fetch_many
+        self.fetch_many, self.fetch_large_many = database.fetch_many, database.fetch_large_many
         self.version = lambda: -1  # only signals inside this process wake
         self.waiting_since = database.waiting_since
         self.outage, self.identity = database.outage, database.identity
@@ -312,9 +312,6 @@ class Watched:
             if self.after_page is not None:
                 await self.after_page()
         return rows
-
-    def rehearse(self, units: Iterable[Unit], aggregate_id: str) -> dict[str, list[Row]]:
-        return self._database.rehearse(units, aggregate_id)
 
 
 def _stored(number: int, type_: str) -> Unit:

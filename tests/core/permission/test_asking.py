@@ -393,7 +393,7 @@ async def test_requests_are_a_projection_of_the_log(desk: Desk) -> None:
     await desk.permissions.reply(SES, request.id, "once")
     await soon(task)
     _, waiting = await desk.wait(want("bash", "ls"))
-    assert await desk.log.verify(SES) == []
+    assert [found async for found in desk.log.verify([SES])] == []
     await desk.log.rebuild(SES)
     assert await desk.permissions.list() == (waiting,)
 

@@ -12,6 +12,7 @@ from tests.core.runtime.test_takeover import serve, until_asked
 from tests.core.runtime.test_tree_changes import child
 
 from holdfast.core.runtime import execution
+from holdfast.core.runtime.placement import ServedElsewhere
 from holdfast.core.session.nodes import NodeInfo
 from holdfast.core.session.ownership import Ownership
 from holdfast.core.snapshot.copy_record import CopyFolder, CopyRecord
@@ -207,3 +208,66 @@ async def test_the_node_that_made_a_copy_serves_it_whatever_its_roots(pair: Pair
     inside = str(folder.path / "ses_copied" / "src")
     assert pair.a.placement.serves(Location(directory=inside))
     assert not pair.a.placement.serves(Location(directory=str(folder.path / "ses_other")))
+
+
+async def test_a_session_with_a_label_goes_to_a_node_that_has_the_label(pair: Pair, project: Path) -> None:
+    """STO-222: a node that serves the same path without it does not execute the Session."""
+    roots = {pair.a: (str(project),), pair.b: (f"team-a={project}",)}
+    for host, name in ((pair.a, "a"), (pair.b, "b")):
+        host.placement.limit(roots=roots[host])
+        await host.takeover.start(NodeInfo(name=name, roots=roots[host]))
+    session = await new_session(pair.b, location=pair.b.location)
+    assert session.location == Location(directory=str(project), workspace_id="wrk:team-a")
+    await pair.a.sessions.prompt(session.id, HELLO)
+    await until_asked(pair.model_b)
+    await pair.b.sessions.wait(session.id)
+    assert pair.model_a.requests == []
+
+
+@pytest.mark.store("sqlite", reason="on a database server a process without roots leaves labelled Sessions alone")
+async def test_on_one_machine_a_process_without_roots_executes_every_label(pair: Pair, project: Path) -> None:
+    """STO-222: there a path is the same for all. It is also asked to, by a node with other roots."""
+    pair.a.placement.limit(roots=["/nowhere"])
+    await pair.a.takeover.start(NodeInfo(name="a", roots=("/nowhere",)))
+    await serve(pair.b)
+    session = await new_session(pair.b, location=Location(directory=str(project), workspace_id="wrk:team-a"))
+    await pair.a.sessions.prompt(session.id, HELLO)
+    await until_asked(pair.model_b)
+    await pair.b.sessions.wait(session.id)
+    assert pair.model_a.requests == []
+
+
+async def test_a_workspace_that_is_no_label_is_refused_where_directories_have_labels(pair: Pair, project: Path) -> None:
+    """STO-223: no node would execute its Sessions; where a root without a label has the directory, they are."""
+    foreign = Location(directory=str(project), workspace_id="wrk_01")
+    pair.a.placement.limit(roots=[f"team-a={project}"])
+    with pytest.raises(ServedElsewhere, match=f"does not serve {project}; here its label is team-a"):
+        pair.a.placement.located(foreign)
+    pair.a.placement.limit(roots=[f"team-a={project}", str(project)])
+    assert pair.a.placement.located(foreign) == foreign
+
+
+async def test_a_node_without_room_that_alone_serves_a_directory_takes_it_in_turn(
+    pair: Pair, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """STO-107, STO-109: the node that was asked for it leaves it there, however long that lasts, and is not blocked."""
+    monkeypatch.setattr(execution, "TAKEN_SECONDS", 0.05)
+    pair.a.placement.limit(roots=["/nowhere"])
+    await pair.a.takeover.start(NodeInfo(name="a", roots=("/nowhere",)))
+    pair.b.placement.limit(roots=[str(project)], most=1)
+    await pair.b.takeover.start(NodeInfo(name="b", roots=(str(project),)))
+    gate = pair.model_b.hold(0)
+    await pair.b.sessions.prompt(pair.session.id, HELLO)
+    await until_asked(pair.model_b)
+    await pair.b.nodes.report()
+    assert [node.room for node in await pair.a.nodes.others()] == [0]
+    second = await new_session(pair.a)
+    await pair.a.sessions.prompt(second.id, HELLO)
+    async with asyncio.timeout(30):
+        while not pair.b.placement.awaits_room(second.id):  # noqa: ASYNC110 - only looking tells
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)  # long enough to be placed again a few times
+    assert await pair.a.store.blocked(second.id) is None
+    gate.set()
+    await pair.b.sessions.wait(second.id)
+    assert (len(pair.model_a.requests), len(pair.model_b.requests)) == (0, 2)

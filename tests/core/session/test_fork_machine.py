@@ -163,7 +163,7 @@ class Machine:
 
     async def finish(self) -> None:
         for aggregate in await self.log.aggregates():
-            assert await self.log.verify(aggregate) == []
+            assert [found async for found in self.log.verify([aggregate])] == []
         await self.log.close()
         self.database.close()
 

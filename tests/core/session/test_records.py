@@ -64,12 +64,12 @@ async def test_a_title_that_a_user_set_stays(tmp_path: Path) -> None:
         assert (await titled(runtime, session.id)).title == "Mine"
 
 
-async def test_a_failed_exchange_names_nothing_and_closing_waits_for_nobody(tmp_path: Path) -> None:
-    """SES-026: only a completed exchange does, and the work is bounded by the runtime's life."""
+async def test_a_failed_exchange_has_its_prompt_as_title_and_closing_waits_for_nobody(tmp_path: Path) -> None:
+    """SES-026, CLI-033: no model is asked, and the work is bounded by the runtime's life."""
     async with Titled(tmp_path, Provider(refuses("no"))) as runtime:
         session = await new_session(runtime, model=LAB)
         await runtime.sessions.prompt(session.id, Prompt(text="hello there"))
-        assert (await titled(runtime, session.id)).title == session.title
+        assert (await titled(runtime, session.id)).title == "hello there"
 
 
 async def test_renaming_and_archiving_are_durable_and_disturb_nothing(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ from tests.server.render.allowed import check
 
 from holdfast.server.render.ansi import plain, terminal_html
 from holdfast.server.render.cache import RenderCache
-from holdfast.server.render.code import code_html, language_of
+from holdfast.server.render.code import code_html
 from holdfast.server.render.diff import diff_html
 from holdfast.server.render.sanitize import clean
 from holdfast.server.render.text import bounded, last_lines, one_line
+from holdfast.text.highlighting import language_of
 
 ANSI = ["\x1b[", "\x1b]", "\x1b", "\x9b", "31", ";", "m", "K", "\r", "\b", "\n", "\x07", "a", "<", "38;5;", "2K", "1;4"]
 
@@ -60,7 +61,7 @@ def test_highlighted_code_has_the_text_of_the_code(code: str, language: str) -> 
 def test_languages_by_the_names_of_files() -> None:
     """WEB-102."""
     names = ["a/b.py", "Dockerfile", "x.yml", "noextension", "y.tsx", "../../z.RS"]
-    assert [language_of(name) for name in names] == ["py", "docker", "yaml", "", "tsx", "rust"]
+    assert [language_of(name) for name in names] == ["python", "docker", "yaml", "", "tsx", "rust"]
 
 
 def test_a_diff_is_a_table_with_line_numbers() -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.protocol.project_copies import ProjectCopy
     from holdfast.schema.agent import Agent
     from holdfast.schema.budget import Budget, BudgetInfo, UsageInfo
+    from holdfast.schema.bundle import ImportReport
     from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
     from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
     from holdfast.schema.form import Form, FormField, FormState
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from holdfast.schema.todo import Todo
     from holdfast.schema.tree import SessionTree
     from holdfast.schema.typed_event import Event
+    from holdfast.schema.view import ViewFrame
     from types import TracebackType
     from typing import Any, Literal
 
@@ -540,11 +542,19 @@ class SessionsGroup:
             options=options,
         )
 
-    async def overview(self, *, open: bool | None = None, limit: int | None = None, cursor: str | None = None, search: str | None = None, directory: str | None = None, archived: bool | None = None, options: Options | None = None) -> Page[OverviewSession]:
+    async def overview(self, *, open: bool | None = None, limit: int | None = None, cursor: str | None = None, search: str | None = None, directory: str | None = None, archived: bool | None = None, ids: str | None = None, options: Options | None = None) -> Page[OverviewSession]:
         """A page of Sessions with what each does now, most recently changed first. Fails with InvalidCursorError."""
         return await self._core.call(
             operations.SESSIONS_OVERVIEW,
-            query={"open": open, "limit": limit, "cursor": cursor, "search": search, "directory": directory, "archived": archived},
+            query={"open": open, "limit": limit, "cursor": cursor, "search": search, "directory": directory, "archived": archived, "ids": ids},
+            options=options,
+        )
+
+    async def find(self, *, name: str, directory: str | None = None, limit: int | None = None, options: Options | None = None) -> builtins.list[Session]:
+        """The Sessions that a person may mean: the one with this id, else those whose id begins like this, else those without a parent and with this title, else with this text in their title, whatever its case."""
+        return await self._core.call(
+            operations.SESSIONS_FIND,
+            query={"name": name, "directory": directory, "limit": limit},
             options=options,
         )
 
@@ -616,20 +626,47 @@ class SessionsGroup:
             options=options,
         )
 
-    async def rendered(self, session_id: str, *, limit: int | None = None, order: Literal["asc", "desc"] | None = None, cursor: str | None = None, at: int | None = None, options: Options | None = None) -> Page[Entry]:
-        """A page of the conversation with texts as safe HTML, tool calls as one line each, and marks between messages. Fails with InvalidCursorError, NotFoundError, SessionNotFoundError."""
+    async def rendered(self, session_id: str, *, limit: int | None = None, order: Literal["asc", "desc"] | None = None, cursor: str | None = None, at: int | None = None, format: Literal["html", "text"] | None = None, options: Options | None = None) -> Page[Entry]:
+        """A page of the conversation with texts as safe HTML or as they were written, tool calls as one line each, and marks between messages. Fails with InvalidCursorError, NotFoundError, SessionNotFoundError."""
         return await self._core.call(
             operations.SESSIONS_RENDERED,
             params={"sessionID": session_id},
-            query={"limit": limit, "order": order, "cursor": cursor, "at": at},
+            query={"limit": limit, "order": order, "cursor": cursor, "at": at, "format": format},
             options=options,
         )
 
-    async def rendered_call(self, session_id: str, *, message_id: str, call_id: str, options: Options | None = None) -> CallBody:
-        """The input and output of a tool call as safe HTML: a diff, a terminal's output, highlighted code. Of a call that waits for permission, what it would change. Fails with MessageNotFoundError, NotFoundError, SessionNotFoundError."""
+    async def rendered_call(self, session_id: str, *, message_id: str, call_id: str, format: Literal["html", "text"] | None = None, options: Options | None = None) -> CallBody:
+        """The input and output of a tool call as safe HTML or as text: a diff, a terminal's output, code. Of a call that waits for permission, what it would change. Fails with MessageNotFoundError, NotFoundError, SessionNotFoundError."""
         return await self._core.call(
             operations.SESSIONS_RENDERED_CALL,
             params={"sessionID": session_id, "messageID": message_id, "callID": call_id},
+            query={"format": format},
+            options=options,
+        )
+
+    def view(self, session_id: str, *, after: int | None = None, options: Options | None = None) -> Stream[ViewFrame]:
+        """Follows the conversation as text: entries that changed, text that is being written, the state of the Session, its inputs, tasks and open requests. A new reader loads pages of `rendered` first. Fails with SessionNotFoundError."""
+        return self._core.stream(
+            operations.SESSIONS_VIEW,
+            params={"sessionID": session_id},
+            query={"after": after},
+            options=options,
+        )
+
+    async def export(self, session_id: str, *, format: Literal["bundle", "json", "markdown", "html"] | None = None, redact: bool | None = None, options: Options | None = None) -> bytes:
+        """The Session as a bundle, which can be imported elsewhere, or its conversation as JSON, Markdown or one HTML page. At most 64 MiB. Fails with ConflictError, SessionNotFoundError."""
+        return await self._core.call(
+            operations.SESSIONS_EXPORT,
+            params={"sessionID": session_id},
+            query={"format": format, "redact": redact},
+            options=options,
+        )
+
+    async def import_bundle(self, *, bundle: str, directory: str | None = None, options: Options | None = None) -> ImportReport:
+        """Import all Sessions of a bundle, or none. Nothing is executed: unfinished work waits for a decision. Fails with ConflictError."""
+        return await self._core.call(
+            operations.SESSIONS_IMPORT_BUNDLE,
+            payload={"bundle": bundle, "directory": directory},
             options=options,
         )
 

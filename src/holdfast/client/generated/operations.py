@@ -14,6 +14,7 @@ from holdfast.protocol.permissions import Evaluation
 from holdfast.protocol.project_copies import ProjectCopy
 from holdfast.schema.agent import Agent
 from holdfast.schema.budget import BudgetInfo, UsageInfo
+from holdfast.schema.bundle import ImportReport
 from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
 from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
 from holdfast.schema.form import Form, FormState
@@ -36,6 +37,7 @@ from holdfast.schema.timeline import Timeline
 from holdfast.schema.todo import Todo
 from holdfast.schema.tree import SessionTree
 from holdfast.schema.typed_event import Event
+from holdfast.schema.view import ViewFrame
 from typing import Any
 
 HEALTH_GET: Operation[Health] = Operation(
@@ -209,6 +211,9 @@ SESSIONS_TREE_EVENTS: Operation[Event] = Operation(
 SESSIONS_OVERVIEW: Operation[Page[OverviewSession]] = Operation(
     "GET", "/api/overview", frozenset({400, 401}), "page", OverviewSession
 )
+SESSIONS_FIND: Operation[builtins.list[Session]] = Operation(
+    "GET", "/api/lookup", frozenset({400, 401}), "data", builtins.list[Session]
+)
 SESSIONS_OPEN_REQUESTS: Operation[builtins.list[OpenRequest]] = Operation(
     "GET", "/api/request", frozenset({400, 401}), "data", builtins.list[OpenRequest]
 )
@@ -238,6 +243,15 @@ SESSIONS_RENDERED: Operation[Page[Entry]] = Operation(
 )
 SESSIONS_RENDERED_CALL: Operation[CallBody] = Operation(
     "GET", "/api/session/{sessionID}/rendered/{messageID}/{callID}", frozenset({400, 401, 404}), "data", CallBody
+)
+SESSIONS_VIEW: Operation[ViewFrame] = Operation(
+    "GET", "/api/session/{sessionID}/view", frozenset({400, 401, 404}), "stream", ViewFrame
+)
+SESSIONS_EXPORT: Operation[bytes] = Operation(
+    "GET", "/api/session/{sessionID}/export", frozenset({400, 401, 404, 409}), "raw"
+)
+SESSIONS_IMPORT_BUNDLE: Operation[ImportReport] = Operation(
+    "POST", "/api/session/import", frozenset({400, 401, 409}), "data", ImportReport
 )
 PERMISSIONS_LIST_REQUESTS: Operation[Located[builtins.list[PermissionRequest]]] = Operation(
     "GET", "/api/permission/request", frozenset({400, 401}), "location", builtins.list[PermissionRequest]

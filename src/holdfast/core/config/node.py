@@ -4,7 +4,6 @@ A setting that is there and cannot be used is an error, as it is for the address
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from holdfast.core.config.jsonc import InvalidJson, decode
 from holdfast.core.config.reading import ConfigLocation, DocumentReader
 from holdfast.core.config.storage import SECTION, UnusableStorageSetting, user_texts
 from holdfast.core.config.trust import TRUST_NOTHING
+from holdfast.core.session.roots import usable_roots
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.pattern import pattern
 
@@ -80,13 +80,12 @@ def _usable(path: Path, name: str, value: Any, environment: Mapping[str, str]) -
 
     match name:
         case "roots":
-            places = [user_path(root, environment) for root in value]
-            if not places:
+            if not value:
                 raise refused("the list is empty, and no Session would be executed; leave it out to execute all")
-            for place in places:
-                if not place.is_absolute():
-                    raise refused(f"{place} is no absolute path")
-            return tuple(os.path.realpath(place) for place in places)
+            try:
+                return usable_roots(value, expand=lambda root: user_path(root, environment))
+            except ValueError as error:
+                raise refused(str(error)) from None
         case "name" if not value.strip() or len(value) > NAME_LIMIT or not value.isprintable():
             raise refused(f"a name has 1 to {NAME_LIMIT} printable characters")
         case "address":

@@ -343,7 +343,8 @@ class Storage(Section):
     url: str | None = None
     """The address of a PostgreSQL database, or `sqlite` for the file in the data directory."""
     roots: list[str] | None = None
-    """Directories whose Sessions `holdfast serve` executes here; without it, all that exist. `--root` replaces it."""
+    """Directories whose Sessions `holdfast serve` executes here; without it, all that exist. `LABEL=DIRECTORY` names
+    the volume that is there: its Sessions are executed only by servers with the same label. `--root` replaces it."""
     name: str | None = None
     """How this server is called among those on the database. `--node-name` replaces it."""
     address: str | None = None

@@ -12,14 +12,13 @@ from holdfast.core.database.outage import Outage
 from holdfast.core.database.queries import load_queries
 from holdfast.core.database.reader import Reader
 from holdfast.core.database.rehearsal import PROJECTIONS as PROJECTIONS
-from holdfast.core.database.rehearsal import rehearse
 from holdfast.core.database.sqlite import BusyWait as BusyWait
 from holdfast.core.database.sqlite import prepare, translate
 from holdfast.core.database.writer import Writer
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     import msgspec
@@ -53,6 +52,9 @@ class Reads(Protocol):
     async def fetch_large(self, name: str, params: Mapping[str, Value], into: type[T]) -> list[T]:
         """As above, with each row as a struct."""
 
+    async def fetch_large_many(self, *reads: Read) -> list[list[Any]]:
+        """The rows of several queries that may take long, one after the other, with one change of thread."""
+
 
 class Database(Reads, Protocol):
     def submit(self, unit: Unit, on_commit: Callable[[Committed], None] | None = None) -> asyncio.Future[Committed]:
@@ -69,9 +71,6 @@ class Database(Reads, Protocol):
 
     def outage(self) -> Outage | None:
         """What commits or reads wait for, while the database cannot be used; for a status display."""
-
-    def rehearse(self, units: Iterable[Unit], aggregate_id: str) -> dict[str, list[Row]]:
-        """Run these units on an empty temporary database and return the projections of an aggregate."""
 
     def close(self) -> None:
         """Commit all queued units, then close the file."""
@@ -95,9 +94,9 @@ class SqliteDatabase:
         self.fetch = self._reader.fetch
         self.fetch_many = self._reader.fetch_many
         self.fetch_large = self._reader.fetch_large
+        self.fetch_large_many = self._reader.fetch_large_many
         self.version = self._reader.version
         self.waiting_since = self._writer.waiting_since
-        self.rehearse = rehearse
 
     def identity(self) -> str:
         return ""

@@ -85,17 +85,17 @@ class Executor:
 
     def _run(self, unit: Unit) -> Committed:
         for statement in unit.before:
-            self._execute(statement)
+            self.execute(statement)
         if unit.fence is not None and not self._rows("lease.fence", asdict(unit.fence)):
             raise Fenced(unit.fence.session_id)
         if unit.rebuild:
             return self._reproject(unit)
         if not unit.events:
             for statement in unit.local:
-                self._execute(statement)
+                self.execute(statement)
             return Committed(-1, -1)
         if (begins_at := unit.events[0].begins_at) is not None:
-            self._execute(Statement("event.begin", {"aggregate_id": unit.aggregate_id}), begins_at - 1)
+            self.execute(Statement("event.begin", {"aggregate_id": unit.aggregate_id}), begins_at - 1)
         if unit.replay is not None and not self._admit_replay(unit, unit.replay):
             return Committed(unit.replay.seq, unit.replay.seq, applied=False)
         first = self._advance(unit)
@@ -109,10 +109,10 @@ class Executor:
     def _append(self, unit: Unit, first: int) -> None:
         for seq, event in zip(itertools.count(first), unit.events, strict=False):
             for statement in event.projections:
-                self._execute(statement, seq)
+                self.execute(statement, seq)
         last = first + len(unit.events) - 1
         for statement in unit.local:
-            self._execute(statement, last)
+            self.execute(statement, last)
         rows = (
             {
                 "id": event.id,
@@ -147,7 +147,7 @@ class Executor:
         place = {"aggregate_id": unit.aggregate_id, "seq": replay.seq}
         verdict = judge_replay(unit, replay, latest, owner, lambda: self._rows("event.at", place))
         if verdict is not Verdict.FOREIGN and replay.owner_id is not None and owner is None:
-            self._execute(
+            self.execute(
                 Statement("event.claim", {"aggregate_id": unit.aggregate_id, "owner_id": replay.owner_id}),
             )
         return verdict is Verdict.NEXT
@@ -160,7 +160,7 @@ class Executor:
             last = event.seq
             for statement in event.projections:
                 if not statement.operational:
-                    self._execute(statement, last)
+                    self.execute(statement, last)
         return last
 
     def _reproject(self, unit: Unit) -> Committed:
@@ -203,7 +203,7 @@ class Executor:
     def _rows(self, name: str, params: dict[str, object]) -> list[tuple[object, ...]]:
         return self.connection.execute(self.sql[name], params).fetchall()
 
-    def _execute(self, statement: Statement, seq: int | None = None) -> None:
+    def execute(self, statement: Statement, seq: int | None = None) -> None:
         params = statement.params if seq is None else {**statement.params, "seq": seq}
         cursor = self.connection.execute(self.sql[statement.name], params)
         # Read to the end: a statement left in the middle would keep this connection's snapshot, and the next write

@@ -90,6 +90,15 @@ class Reader:
             raise StorageClosed
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._fetch_far, name, params, into)
 
+    async def fetch_large_many(self, *reads: Read) -> list[list[Any]]:
+        if self._closed:
+            raise StorageClosed
+
+        def read_all() -> list[list[Any]]:
+            return [self._fetch_far(read.name, read.params, read.into) for read in reads]
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, read_all)
+
     def version(self) -> int:
         """A number that changes when any process has committed. Cheap enough to be called often.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast.core.database.read import Read
-    from holdfast.core.database.unit import NewEvent, Row, Unit, Value
+    from holdfast.core.database.unit import NewEvent, Row, Statement, Value
 
 PROJECTIONS = (
     *("session", "lineage", "messages", "parts", "inbox", "todos", "attachments", "instructions"),
@@ -48,12 +48,12 @@ class Rehearsal:
     ) -> None:
         self._connection.close()
 
-    def run(self, units: Iterable[Unit]) -> None:
-        """One after the other, each in a transaction of its own."""
-        for unit in units:
-            (outcome,) = self._executor.run_batch([unit])
-            if isinstance(outcome, Exception):
-                raise outcome
+    async def projections(
+        self, aggregate_id: str, events: Iterable[NewEvent], before: Iterable[Statement] = ()
+    ) -> dict[str, list[Row]]:
+        """What the projections of an aggregate would be after these statements and events. Nothing of it is kept, so
+        that the next aggregate finds an empty database again."""
+        return await run_to_completion(asyncio.to_thread(self._projections, aggregate_id, events, before))
 
     async def project(self, events: Iterable[NewEvent]) -> None:
         """Run the projections of events, as a rebuild does. The events themselves are not stored."""
@@ -77,12 +77,20 @@ class Rehearsal:
     async def fetch_many(self, *reads: Read) -> list[list[Any]]:
         return [await self.fetch(read.name, read.params, read.into) for read in reads]
 
+    fetch_large_many = fetch_many
+
     def _project(self, events: Iterable[NewEvent]) -> None:
         with self._connection:
             self._executor.project(events)
 
-
-def rehearse(units: Iterable[Unit], aggregate_id: str) -> dict[str, list[Row]]:
-    with Rehearsal() as scratch:
-        scratch.run(units)
-        return {table: scratch.rows(f"projection.{table}", {"id": aggregate_id}) for table in PROJECTIONS}
+    def _projections(
+        self, aggregate_id: str, events: Iterable[NewEvent], before: Iterable[Statement]
+    ) -> dict[str, list[Row]]:
+        self._connection.execute("begin")
+        try:
+            for statement in before:
+                self._executor.execute(statement)
+            self._executor.project(events)
+            return {table: self.rows(f"projection.{table}", {"id": aggregate_id}) for table in PROJECTIONS}
+        finally:
+            self._connection.execute("rollback")

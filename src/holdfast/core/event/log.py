@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.core.database.unit import Committed, Fence, Replay, Statement, Unit
+from holdfast.core.event.adoption import Adoption
 from holdfast.core.event.block import block_of_delta, block_of_end
 from holdfast.core.event.bus import Announcement, Bus
 from holdfast.core.event.errors import InvalidDurableEvent
@@ -75,6 +76,7 @@ class EventLog:
         self.rebuild = rebuild.rebuild
         self.verify = rebuild.verify
         self.projected = rebuild.projected
+        self.adoption = Adoption(database, self._preparation, self.signals, self.rebuild)
 
     # -- append ------------------------------------------------------------------------------------------------
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from holdfast.core.database.database import PROJECTIONS
 from holdfast.core.database.errors import Moved
-from holdfast.core.database.unit import NewEvent, Replay, Row, Statement, Unit, Value
+from holdfast.core.database.read import Read
+from holdfast.core.database.rehearsal import Rehearsal
+from holdfast.core.database.unit import NewEvent, Row, Statement, Unit, Value
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
     from holdfast.core.database.database import Database
     from holdfast.core.event.preparation import Preparation
@@ -57,28 +58,31 @@ class Rebuild:
                 continue
             return len(events)
 
-    async def verify(self, aggregate_id: str) -> list[Mismatch]:
+    async def verify(self, aggregate_ids: Iterable[str]) -> AsyncGenerator[Mismatch, None]:
         """The projection rows that differ from what the events say. Writes nothing."""
+        with Rehearsal() as scratch:
+            for aggregate_id in aggregate_ids:
+                for mismatch in await self._mismatches(aggregate_id, scratch):
+                    yield mismatch
+
+    async def _mismatches(self, aggregate_id: str, scratch: Rehearsal) -> list[Mismatch]:
+        reads = [Read("lineage.referring", {"id": aggregate_id}, _Referring)]
+        reads += [Read(f"projection.{table}", {"id": aggregate_id}) for table in PROJECTIONS]
         while True:
             before = await self._latest(aggregate_id)
             events = [event async for event in self._events(aggregate_id)]
-            referring = await self._database.fetch_large("lineage.referring", {"id": aggregate_id}, into=_Referring)
-            stored = {
-                table: await self._database.fetch_large(f"projection.{table}", {"id": aggregate_id})
-                for table in PROJECTIONS
-            }
+            referring, *rows = await self._database.fetch_large_many(*reads)
             if await self._latest(aggregate_id) == before:
                 break
+        if (missing := _first_gap(events)) is not None:
+            return [Mismatch(aggregate_id, "event", None, (missing,))]
         # What forks refer to stays in the projections of their source.
-        replayed = [Unit(aggregate_id, local=tuple(segment.statement(aggregate_id) for segment in referring))]
-        replayed += [
-            Unit(aggregate_id, events=(event,), replay=Replay(event.seq or 0, None, strict=False)) for event in events
-        ]
-        rebuilt = await asyncio.to_thread(self._database.rehearse, replayed, aggregate_id)
+        references = [segment.statement(aggregate_id) for segment in referring]
+        rebuilt = await scratch.projections(aggregate_id, events, references)
         return [
             mismatch
-            for table in PROJECTIONS
-            for mismatch in _compare(aggregate_id, table, stored[table], rebuilt[table])
+            for table, stored in zip(PROJECTIONS, rows, strict=True)
+            for mismatch in _compare(aggregate_id, table, stored, rebuilt[table])
         ]
 
     async def _events(self, aggregate_id: str) -> AsyncIterator[NewEvent]:
@@ -111,6 +115,12 @@ class _Referring(Frozen):
             "source_id": source_id,
         }
         return Statement("lineage.insert", segment)
+
+
+def _first_gap(events: Sequence[NewEvent]) -> int | None:
+    """The first sequence that is missing between the events. The log of a fork begins after that of its source."""
+    begins = (events[0].seq or 0) if events else 0
+    return next((expected for expected, event in enumerate(events, begins) if event.seq != expected), None)
 
 
 def _compare(aggregate_id: str, table: str, stored: list[Row], rebuilt: list[Row]) -> list[Mismatch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from holdfast.core.filesystem.editor_files import EditorFiles, UnsavedFiles
 from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.filesystem.location_path import Access, LocationPaths, Target
 from holdfast.core.filesystem.locks import PROCESS_LOCKS, FileLocks
@@ -41,12 +42,14 @@ class LocationFiles:
         references: Callable[[], Mapping[str, Path]] = dict,
         on_edit: Callable[[Path], None] = lambda path: None,
         locks: FileLocks = PROCESS_LOCKS,
+        editor: EditorFiles | None = None,
     ) -> None:
         self.paths = LocationPaths(directory, managed=managed, references=references)
         self.root = self.paths.root
         self.settings = settings
         self.mutations = FileMutations(locks=locks, on_edit=on_edit)
         self.fingerprints = ReadFingerprints()
+        self.unsaved = UnsavedFiles(editor, on_edit)
 
     def resolve(
         self, path: str, access: Access = "read", *, kind: Literal["file", "directory"] = "file", follow: bool = True

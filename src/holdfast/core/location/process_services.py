@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.core.context.remote import RemoteInstructions
     from holdfast.core.credential.store import CredentialStore
     from holdfast.core.database.database import Database
+    from holdfast.core.filesystem.editor_files import EditorFiles
     from holdfast.core.filesystem.ownership import Owners
     from holdfast.core.mcp.background_starts import BackgroundStarts
     from holdfast.core.permission.authority import AuthorityAt
@@ -54,6 +55,8 @@ class HostSettings(Frozen):
     """Called before a command of an agent or a terminal is started."""
     own_ports: Collection[int]
     """Ports on which this process listens; tools may not connect to them."""
+    editor: EditorFiles | None = None
+    """Reads and writes files that an editor has open."""
 
 
 class ProviderServices(Frozen):

@@ -88,6 +88,7 @@ class BuiltinTools:
             managed=process.tools.outputs.is_managed,
             references=self._context.references.directories,
             on_edit=self._edited,
+            editor=process.host.editor,
         )
 
     def register(self, registry: ToolRegistry, scope: Scope) -> None:

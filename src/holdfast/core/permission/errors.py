@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.schema.exceptions import HoldfastError, InvalidRequest
 from holdfast.schema.exceptions import PermissionNotFound as PermissionNotFound
+from holdfast.schema.permission import NOBODY_TO_ASK as NOBODY_TO_ASK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,6 @@ DENIED = "Permission denied: {action} {resource}"
 CORRECTED = "The user rejected this action and said: {feedback}"
 REQUEST_DENIED = "the permission request was denied"
 """Why something was not done for which a person denied the permission, where no turn ends with that."""
-NOBODY_TO_ASK = "it needs approval and nobody is here to give it"
 TOO_MANY_WAIT = "too many requests of this Session already wait for an answer"
 ABOVE_DENIES = "{agent} of Session {session} may not do it, and this Session works for that one"
 ABOVE_HAS_NO_AGENT = "{agent} of Session {session} does not exist, and this Session works for that one"

@@ -188,6 +188,8 @@ class Drain:
         """An interruption ends what was owed; a shutdown only suspends it."""
         outbox = self._scope.outbox
         await outbox.commit()
+        if not self._scope.interrupt.suspending:
+            await self._name_unfinished()
         owed = await self._store.activity(self._session_id)
         if owed is None:
             return
@@ -204,6 +206,7 @@ class Drain:
         """Whatever input was promoted and has no end: this is how it ended."""
         outbox = self._scope.outbox
         await outbox.commit()
+        await self._name_unfinished()
         owed = await self._store.activity(self._session_id)
         if owed is None:
             return
@@ -343,6 +346,11 @@ class Drain:
         cap = self._services.here.settings().turns
         if cap is not None and boundary is None and self._state.allowance.steps is None and self._state.turns >= cap:
             raise TurnLimitReached(self._session_id, cap)
+
+    async def _name_unfinished(self) -> None:
+        """Give a Session a title whose first exchange did not end well."""
+        if self._services.here.settings().titles:
+            await self._services.sessions.titles.name_after_prompt(await self._store.get(self._session_id))
 
     def _want_title(self, session: Session) -> None:
         here = self._services.here

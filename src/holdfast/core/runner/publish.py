@@ -175,7 +175,9 @@ class TurnPublisher:
                 self._worked += time.worked
 
     def open_blocks(self) -> list[OpenText]:
-        """Blocks that have begun and not ended, with what of them was announced."""
+        """Blocks that have begun and not ended, with what of them was announced. What came while nobody observed is
+        announced soon, also if the provider sends nothing more for a while."""
+        self._schedule_flush()
         kinds: tuple[tuple[BlockKind, dict[str, TextBuffer]], ...] = (
             ("text", self._texts),
             ("reasoning", self._reasonings),

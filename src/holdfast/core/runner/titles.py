@@ -84,6 +84,18 @@ class Titles:
         self._tasks[session.id] = task
         task.add_done_callback(lambda _: self._tasks.pop(session.id, None))
 
+    async def name_after_prompt(self, session: Session) -> None:
+        """Name a Session whose first exchange was interrupted or failed: at once, since its process may be about to
+        end, and without a model."""
+        if not self._enabled or not session.title.startswith(DEFAULT_TITLE) or session.id in self._tasks:
+            return
+        try:
+            first = [row.decode() for row in await self._store.messages(session.id, order="asc", limit=20)]
+            if title := _beginning(first):
+                await self._records.name(session.id, title)
+        except (ApiError, MessageUndecodable) as error:
+            log.debug("no title for %s: %s", session.id, error)
+
     async def close(self) -> None:
         for task in tuple(self._tasks.values()):
             task.cancel()

@@ -88,6 +88,8 @@ class Execution:
         self._coordinator: RunCoordinator[str] = RunCoordinator(self._drain)
         self._background = BackgroundTasks()
         """Looking for Sessions to wake, and going on with what was left."""
+        self._checked: set[str] = set()
+        """Sessions that were given to another node, and are placed again if it does not begin."""
         ownership.serve(self._obey)
         wakeups.serve(self)
 
@@ -266,6 +268,11 @@ class Execution:
         """Whether this process executes the Session right now."""
         return session_id in self._coordinator.active()
 
+    @property
+    def is_executing(self) -> bool:
+        """Whether this process executes a Session."""
+        return bool(self._coordinator.active())
+
     async def active(self) -> list[str]:
         return sorted({*self._coordinator.active(), *await self._ownership.all_elsewhere()})
 
@@ -321,7 +328,9 @@ class Execution:
                 if self.placement.restricted and await self._given_away(start.seen.session, force):
                     self._woken.discard(session_id)
                     self._exclusive.give_up(session_id, ServedElsewhere(start.seen.session.location))
-                    self._background.start(self._check_taken(session_id), f"check {session_id}")
+                    if session_id not in self._checked:
+                        self._checked.add(session_id)
+                        self._background.start(self._check_taken(session_id), f"check {session_id}")
                     return
                 session = start.seen.session
                 self._statuses.busy(session_id, session.location)
@@ -394,6 +403,7 @@ class Execution:
     async def _check_taken(self, session_id: str) -> None:
         """A node that was asked may have stopped: after a while the Session is placed again."""
         await asyncio.sleep(TAKEN_SECONDS)
+        self._checked.discard(session_id)
         if not self.closed and await self._ownership.elsewhere(session_id) is None:
             await self._take(session_id)
 

@@ -1,4 +1,5 @@
-"""Moving a Session to another directory of its project. Its work is interrupted first; the epoch ends with the move."""
+"""Moving a Session to another directory of its project, or giving it the label that its directory has here. Its work is
+interrupted first; the epoch ends with the move."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.project.directory import canonical_directory
 from holdfast.core.project.project import subpath
 from holdfast.core.session.errors import ChangesNotMoved, DestinationMismatch
+from holdfast.core.session.roots import label_of
 from holdfast.core.snapshot.errors import TransferError
 from holdfast.schema.deferred import deferred
 from holdfast.schema.location import Location
@@ -47,10 +49,13 @@ class Moves:
 
     async def move(self, session_id: str, directory: str, *, move_changes: bool = False) -> None:
         session = await self._store.get(session_id)
+        placement = self._execution.placement
+        placement.check_files(session.location)
         directory = canonical_directory(directory)
-        if directory == canonical_directory(session.location.directory):
+        destination = placement.located(Location(directory=directory))
+        same_label = label_of(destination) in (None, label_of(session.location))
+        if same_label and directory == canonical_directory(session.location.directory):
             return
-        destination = Location(directory=directory)
         project = await self._project(destination)
         if project.id != session.project_id:
             raise DestinationMismatch(session.project_id, project.id)

@@ -3,11 +3,12 @@ that are not told and have nothing to do are not read."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from holdfast.core.runtime.text_search import pattern_of
+from holdfast.core.session.answer_outcome import ending_of
 from holdfast.core.session.stored_sessions import SessionRow
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.core.runtime.states import SessionStates, States
     from holdfast.core.session.stored_sessions import SessionAnchor
     from holdfast.core.session.stored_trees import StoredTrees, TreePlace
+    from holdfast.schema.insight import WaitInfo
     from holdfast.schema.session import Session
 
 MOST_OPEN = 500
@@ -69,6 +71,12 @@ class Overview:
         found = everything[:limit] if chosen == OverviewFilter() else await self._open(chosen, limit)
         told = await self._told(found, [session.id for session in everything])
         return [session for session in told if session.state != "idle"]
+
+    async def of(self, ids: Collection[str]) -> list[OverviewSession]:
+        """These Sessions as far as they exist, children too; newest change first."""
+        rows = await self._database.fetch_large("overview.chosen", {"ids": encode([*ids]).decode()}, into=SessionRow)
+        everything = await self._open(OverviewFilter(), MOST_OPEN)
+        return await self._told([row.session() for row in rows], [session.id for session in everything])
 
     async def one(self, session: Session, below: Collection[str]) -> OverviewSession | None:
         """One Session, with what it waits for in the Sessions below it; None if it is gone."""
@@ -127,7 +135,8 @@ class Overview:
             OverviewSession(
                 session=session,
                 root_id=places[session.id].root_id,
-                state=states.state(session.id),
+                state=(state := states.state(session.id)),
+                outcome=_ending(details.get(session.id)) if state == "idle" else None,
                 waits=states.waits(session.id),
                 pending=states.rows[session.id].pending,
                 requests=requests[session.id],
@@ -149,22 +158,43 @@ class _Step(Frozen):
     tokens: Tokens
 
 
+class _Ending(Frozen):
+    error: str | None
+    finish: str | None
+    rejected: str | None
+
+
 class _Details(Frozen):
     id: str
     text: str | None
     """The beginning of the newest text of an answer."""
     step: _Step | None
     """The newest one whose usage is known."""
+    ending: _Ending | None
+    """Of the newest answer."""
 
 
 def _conditions(chosen: OverviewFilter) -> dict[str, Value]:
     return {"directory": chosen.directory, "search": pattern_of(chosen.search) if chosen.search else None}
 
 
+def _ending(details: _Details | None) -> Literal["completed", "failed", "interrupted"] | None:
+    found = details.ending if details is not None else None
+    return ending_of(found.error, found.finish, rejected=found.rejected is not None) if found is not None else None
+
+
 def _line(session_id: str, states: States, details: dict[str, _Details]) -> str | None:
     wait, found = states.cause(session_id), details.get(session_id)
-    text = wait.what if wait is not None else (found.text if found is not None else None)
+    text = _without_ids(wait) if wait is not None else (found.text if found is not None else None)
     return " ".join(text.split())[:LINE] or None if text is not None else None
+
+
+def _without_ids(wait: WaitInfo) -> str:
+    """What a person reads of a wait: its subagent is known by its agent and its task, which stand beside the id."""
+    if wait.kind != "subagent":
+        return wait.what
+    text = wait.what.replace(f"subagent {wait.session_id} ", "subagent ", 1)
+    return text.removesuffix(f" in {wait.cause.session_id}") if wait.cause is not None else text
 
 
 def _context(details: _Details | None, services: LocationServices | None) -> ContextUse | None:

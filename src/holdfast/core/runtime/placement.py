@@ -1,4 +1,5 @@
-"""Which node executes a Session: this one, if it serves the Session's directory and has room; else another that does.
+"""Which node executes a Session: this one, if it serves the Session's Location and has room; else another that does. A
+Location is served by its directory, and by its label if it has one (`core/session/roots.py`).
 
 Invariants
 - What is given away is asked for with a row that the other node looks at. If that node dies first, its end is noticed,
@@ -16,7 +17,8 @@ from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from holdfast.core.session.errors import Interrupted
-from holdfast.core.session.nodes import rank, within
+from holdfast.core.session.nodes import rank
+from holdfast.core.session.roots import label_at, label_of, labelled, serve
 from holdfast.schema.exceptions import ServiceUnavailable
 
 if TYPE_CHECKING:
@@ -44,15 +46,17 @@ class NoNodeServes(ServiceUnavailable):
     def __init__(self, location: Location, nodes: Sequence[Owner] = ()) -> None:
         served = f" They serve: {'; '.join(map(_served, nodes[:SHOWN]))}." if nodes else ""
         more = f" {len(nodes) - SHOWN} more run." if len(nodes) > SHOWN else ""
-        message = f"No running node serves {location.directory}.{served}{more}"
+        message = f"No running node serves {_shown(location)}.{served}{more}"
         super().__init__(f"{message} A node that does begins with it when it starts.", service="node")
 
 
 class ServedElsewhere(ServiceUnavailable):
     """Only a node that serves the directory can do this."""
 
-    def __init__(self, location: Location) -> None:
-        super().__init__(f"This node does not serve {location.directory}. Ask a node that does.", service="node")
+    def __init__(self, location: Location, label: str | None = None) -> None:
+        """`label`: which one the directory has here."""
+        here = "" if label is None else f"; here its label is {label}"
+        super().__init__(f"This node does not serve {_shown(location)}{here}. Ask a node that does.", service="node")
 
 
 class Placement:
@@ -63,14 +67,17 @@ class Placement:
         *,
         shared: bool = False,
         keeps: Callable[[str], bool] = lambda directory: False,
+        configured: Sequence[str] = (),
     ) -> None:
         """`shared`: other machines use the database too, so that directories need not exist here. `keeps` tells
-        whether this machine made a directory itself, as a copy for a Session, even if it is not there any more."""
+        whether this machine made a directory itself, as a copy for a Session, even if it is not there any more.
+        `configured`: the roots of this machine, for a process that is not limited to roots; their labels count."""
         self._nodes = nodes
         self._ownership = ownership
         self._shared = shared
         self._keeps = keeps
         self._roots: tuple[str, ...] | None = None
+        self._configured = tuple(configured)
         self._most: int | None = None
         self._slots: asyncio.Semaphore | None = None
         self._asked: OrderedDict[str, tuple[float, tuple[str, ...]]] = OrderedDict()
@@ -81,7 +88,7 @@ class Placement:
         nodes.room = self._room
 
     def limit(self, *, roots: Sequence[str] | None = None, most: int | None = None) -> None:
-        """Execute Sessions in these directories only, and at most so many at once."""
+        """Execute Sessions below these roots only, and at most so many at once."""
         self._roots = None if roots is None else tuple(roots)
         self._most = most
         self._slots = None if most is None else asyncio.Semaphore(most)
@@ -89,17 +96,36 @@ class Placement:
     def serves(self, location: Location) -> bool:
         directory = location.directory
         if self._roots is not None:
-            found = within(directory, self._roots)
+            found = serve(self._roots, location)
+        elif self._shared and label_of(location) is not None:
+            found = serve(self._configured, location)
         else:
             found = not self._shared or os.path.isdir(directory)
         return found or self._keeps(directory)
+
+    def located(self, location: Location) -> Location:
+        """The Location with the label that its directory has here. Raises ServedElsewhere if it names another."""
+        here = self._label_at(location.directory)
+        found = labelled(location, self._label_roots)
+        if (here is not None or label_of(found) is not None) and not self.serves(found):
+            raise ServedElsewhere(found, here)
+        return found
+
+    def has_other_files(self, location: Location) -> bool:
+        """Whether the Location has a label, and its path here is not known to have it."""
+        return label_of(location) is not None and not self.serves(location)
+
+    def check_files(self, location: Location) -> None:
+        """Raise ServedElsewhere if the files of the Location are not those with its path here."""
+        if self.has_other_files(location):
+            raise ServedElsewhere(location, self._label_at(location.directory))
 
     async def missing(self, location: Location) -> NoNodeServes | None:
         """The error of a directory that no running node can have. A node that announces no directories may have it."""
         if not self.restricted or self.serves(location):
             return None
         nodes = await self._nodes.living()
-        may = any(node.may_have(location.directory) for node in nodes if node.id != self._nodes.id)
+        may = any(self._may_serve(node, location) for node in nodes if node.id != self._nodes.id)
         return None if may else NoNodeServes(location, nodes)
 
     async def has_nodes(self) -> bool:
@@ -130,15 +156,16 @@ class Placement:
         if serves and (forced or not (self.draining or full)):
             return False
         until, before = self._asked.get(session.id, (0.0, ()))
-        others = await self._others(session, before if until > time.monotonic() else ())
+        before = before if until > time.monotonic() else ()
+        others = await self._others(session, before, full=not serves)
         if others:
             await self._ownership.ask_node(others[0].id, session.id, " ".join((TAKE, *before, self._nodes.id)))
             # Remembered for the case that it does not answer: then another is asked.
             self.asked(" ".join((TAKE, *before, others[0].id)), session.id)
             return True
-        if not serves:
+        if not serves and not await self._is_announced(session.location):
             raise NoNodeServes(session.location, await self._nodes.living())
-        return self.draining
+        return self.draining or not serves  # without room there, it waits in its turn
 
     def room(self, session: Session, interrupt: Interrupt) -> AbstractAsyncContextManager[None]:
         """Waits until this process may execute one more. Raises Interrupted if an interruption comes first."""
@@ -167,14 +194,19 @@ class Placement:
             return 0
         return None if self._most is None else max(self._most - self._ownership.executing, 0)
 
-    async def _others(self, session: Session, before: Sequence[str]) -> list[Owner]:
+    async def _is_announced(self, location: Location) -> bool:
+        """Whether another node says that it serves the Location."""
+        return any(node.roots is not None and node.may_serve(location) for node in await self._nodes.others())
+
+    async def _others(self, session: Session, before: Sequence[str], *, full: bool) -> list[Owner]:
         """Nodes that may execute the Session, the best first: those that say that they serve its directory, then those
-        with the most room."""
-        directory = session.location.directory
+        with the most room. `full`: also those without room."""
         found = [
             node
             for node in await self._nodes.living()
-            if node.id != self._nodes.id and node.id not in before and node.room != 0 and node.may_have(directory)
+            if node.id not in (self._nodes.id, *before)
+            and (full or node.room != 0)
+            and self._may_serve(node, session.location)
         ]
         ids = [node.id for node in found]
         infinite = 1 << 30
@@ -186,6 +218,22 @@ class Placement:
                 rank(node.id, ids, session.id),
             ),
         )
+
+    def _may_serve(self, node: Owner, location: Location) -> bool:
+        """On one machine a path is the same for all processes, and one without roots executes everything."""
+        return node.may_serve(location) or (node.roots is None and not self._shared)
+
+    @property
+    def _label_roots(self) -> tuple[str, ...]:
+        return self._configured if self._roots is None else self._roots
+
+    def _label_at(self, directory: str) -> str | None:
+        return label_at(directory, self._label_roots)
+
+
+def _shown(location: Location) -> str:
+    label = label_of(location)
+    return location.directory if label is None else f"{location.directory} with the label {label}"
 
 
 def _served(node: Owner) -> str:

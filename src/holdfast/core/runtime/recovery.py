@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.background_tasks import BackgroundTasks
 from holdfast.core.database.unit import Statement, Unit
-from holdfast.core.session.activity import MOST_ATTEMPTS, described, goes_on_by_itself, needs_decision, stage_of
+from holdfast.core.session.activity import (
+    MOST_ATTEMPTS,
+    described,
+    goes_on_by_itself,
+    is_held,
+    needs_decision,
+    stage_of,
+)
 from holdfast.core.session.errors import AlreadyAnswered
 from holdfast.core.session.stored_trees import by_tree
 from holdfast.schema.codec import encode
@@ -181,6 +188,9 @@ class Recovery:
             return
         status = described(activity)
         log.warning("session %s: %s; %s", session_id, status.what, status.next)
+        if is_held(activity):
+            self._show(status, session.location)
+            return
         # Also where nothing is open any more: what a call waited for was answered while no process executed Sessions.
         if status.stage in ("waiting", "answering") and await self._store.answered_calls(session_id):
             self._execution.wake(session_id)

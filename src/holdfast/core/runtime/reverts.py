@@ -54,6 +54,7 @@ class Reverts:
         """The message stays; everything after it is what would be undone. Staging again moves the boundary exactly."""
         await self._store.message(session_id, message_id)
         async with self._turn(session_id):
+            self._execution.placement.check_files((await self._store.get(session_id)).location)
             await self._stop(session_id)
             session = await self._store.get(session_id)
             async with self._locations.use(session.location) as services:
@@ -67,6 +68,7 @@ class Reverts:
             session = await self._store.get(session_id)
             if session.revert is None:
                 return
+            self._execution.placement.check_files(session.location)
             async with self._locations.use(session.location) as services:
                 await _set_back(session.revert, services.snapshots)
             cleared = RevertCleared(timestamp=self._clock.now(), session_id=session_id)

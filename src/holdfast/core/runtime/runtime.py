@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from holdfast.core.catalog.models_dev import ModelsDev
 from holdfast.core.clock import Clock, Ids, SystemClock
 from holdfast.core.config.environment import directories
+from holdfast.core.config.node import configured_node
 from holdfast.core.config.trust import TRUST_EVERYTHING, TrustStore
 from holdfast.core.context.epoch import Epochs
 from holdfast.core.context.file_cache import FileCache
@@ -48,16 +49,20 @@ from holdfast.core.runner.open_answers import OpenAnswers
 from holdfast.core.runner.services import SessionServices
 from holdfast.core.runner.titles import Titles
 from holdfast.core.runtime.doctor import Doctor
+from holdfast.core.runtime.environment_checks import EnvironmentChecks
 from holdfast.core.runtime.execution import Execution
 from holdfast.core.runtime.forks import Forks
 from holdfast.core.runtime.moves import Moves
 from holdfast.core.runtime.one_shot import OneShotAnswers
 from holdfast.core.runtime.open_requests import OpenRequests
 from holdfast.core.runtime.overview import Overview
+from holdfast.core.runtime.paths import Paths as Paths
+from holdfast.core.runtime.paths import default_paths as default_paths
 from holdfast.core.runtime.placement import Placement
 from holdfast.core.runtime.prompt_check import PromptCheck
 from holdfast.core.runtime.recovery import Recovery
 from holdfast.core.runtime.reverts import Reverts
+from holdfast.core.runtime.session_search import SessionSearch
 from holdfast.core.runtime.sessions import Sessions
 from holdfast.core.runtime.sign_in_forms import SignInForms
 from holdfast.core.runtime.states import SessionStates
@@ -103,7 +108,9 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from types import TracebackType
 
+    from holdfast.core.bundle.bundles import Bundles
     from holdfast.core.config.environment import Directories
+    from holdfast.core.filesystem.editor_files import EditorFiles
     from holdfast.core.filesystem.image import ImageLimits
     from holdfast.core.inspect import inspection as inspecting
     from holdfast.core.inspect.inspection import Inspection
@@ -121,30 +128,6 @@ HOST_DOCUMENT = "host program"
 """How diagnostics name the configuration that a host passes."""
 
 
-class Paths(Frozen):
-    """Where this installation keeps its data. With an address of a database, everything but the Sessions."""
-
-    data: Path
-
-    @property
-    def database(self) -> Path:
-        return self.data / "holdfast.db"
-
-    @property
-    def credentials(self) -> Path:
-        return self.data / "credentials.json"
-
-    @property
-    def owners(self) -> Path:
-        return self.data / "owners"
-
-
-def default_paths(environment: dict[str, str]) -> Paths:
-    home = Path(environment.get("HOME", "~")).expanduser()
-    base = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share")
-    return Paths(Path(environment.get("HOLDFAST_DATA") or base / "holdfast"))
-
-
 class HostOptions(Frozen):
     """What a host program decides for its runtime."""
 
@@ -160,6 +143,8 @@ class HostOptions(Frozen):
     """Hide the secrets in this process's environment from its children. Only for a process that is the runtime's."""
     titles: bool = True
     """Give Sessions without a title one after their first exchange."""
+    editor: EditorFiles | None = None
+    """Reads and writes files that an editor has open; see core/filesystem/editor_files.py."""
     goes_on: bool = True
     """Whether Sessions that other processes paused go on in this one when it changes their budget."""
 
@@ -294,7 +279,10 @@ class Runtime:
         stack.push_async_callback(self._titles.close)
 
         # Operations on Sessions.
-        self.placement = Placement(self.nodes, self._ownership, shared=self.shared, keeps=copies.folder.has)
+        roots = configured_node(self._environment).roots if self.shared else None
+        self.placement = Placement(
+            self.nodes, self._ownership, shared=self.shared, keeps=copies.folder.has, configured=roots or ()
+        )
         self.execution = Execution(
             *(
                 self.log,
@@ -315,9 +303,11 @@ class Runtime:
         states = SessionStates(self.database, self.store, trees, self.execution, clock)
         self.trees = Trees(trees, states)
         self.open_requests = OpenRequests(self.database, trees, self.recovery, self.locations)
+        self.session_search = SessionSearch(self.database)
         self.overview = Overview(self.database, trees, states, self.open_requests, self.execution, self.locations)
         self.system = System(self.database, self.place, self.nodes, self.overview, self.locations, clock)
-        self.doctor = Doctor(self.log, self.locations, self.location)
+        checks = EnvironmentChecks(self.system, self.database, self.paths.data, self.locations, self.location)
+        self.doctor = Doctor(self.log, checks, self.locations, self.location)
         self.tree_tail = TreeTail(self.database, self.log.relay, ids, trees.member_ids)
         self.sessions = Sessions(
             sessions,
@@ -341,6 +331,13 @@ class Runtime:
     def inspection(self) -> Inspection:
         """Only who looks at Sessions needs it."""
         return inspecting.Inspection(self.log, MANIFEST, self.database, self.locations, self._environment, self._clock)
+
+    @cached_property
+    def bundles(self) -> Bundles:
+        """Only exports and imports need it."""
+        from holdfast.core.bundle.bundles import Bundles
+
+        return Bundles(self.log, self.database, self.store, self.outputs, self.project, self._clock)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -368,7 +365,7 @@ class Runtime:
     @property
     def location(self) -> Location:
         """Where a Session is created when nobody says otherwise."""
-        return Location(directory=str(self.directory))
+        return self.placement.located(Location(directory=str(self.directory)))
 
     async def project(self, location: Location) -> Project:
         directory = Path(location.directory)
@@ -384,8 +381,8 @@ class Runtime:
             project=LocationProject(id=project.id, directory=str(project.listed_directory)),
         )
 
-    async def default_model(self) -> ModelRef | None:
-        async with self.locations.use(self.location) as services:
+    async def default_model(self, location: Location | None = None) -> ModelRef | None:
+        async with self.locations.use(location or self.location) as services:
             return services.catalog.default()
 
     async def reload(self) -> dict[Location, Exception]:
@@ -420,7 +417,7 @@ class Runtime:
 
     async def verify(self) -> list[Mismatch]:
         """Projection rows that differ from what the log says."""
-        return [mismatch for id in await self.log.aggregates() for mismatch in await self.log.verify(id)]
+        return [mismatch async for mismatch in self.log.verify(await self.log.aggregates())]
 
     async def rebuild(self) -> int:
         """Project every aggregate anew; how many there were."""
@@ -450,6 +447,7 @@ class Runtime:
             sandbox=sandbox_choice(options.sandbox or environment.get(SANDBOX)),
             before_start=ProcessProtection().apply if options.protect else None,
             own_ports=self.own_ports,
+            editor=options.editor,
         )
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:

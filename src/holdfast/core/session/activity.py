@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 MOST_ATTEMPTS = 3
 """How often in a row processes go on by themselves with the same work; it may be what ends them."""
 
+HELD = 1_000_000
+"""As the number of attempts: the Session came with a bundle, and no process goes on with it by itself."""
+
 UNSENT = ("promoted", "compacting", "between")
 """Stages in which nothing has been sent that is not recorded to its end."""
 GOES_ON = (*UNSENT, "subagent")
@@ -82,6 +85,11 @@ def goes_on_by_itself(activity: Activity) -> bool:
     return activity.attempts < MOST_ATTEMPTS and (activity.suspended or stage_of(activity) in GOES_ON)
 
 
+def is_held(activity: Activity) -> bool:
+    """Whether it came with a bundle, and nobody has decided about it."""
+    return activity.attempts >= HELD
+
+
 def is_continued(activity: Activity) -> bool:
     """Whether a process that finds this goes on with it at once, without an answer or a decision."""
     return goes_on_by_itself(activity) and stage_of(activity) != "waiting"
@@ -117,6 +125,8 @@ def _next(activity: Activity, stage: Stage) -> str:
     if goes_on_by_itself(activity):
         return "a server goes on with it by itself"
     decide = f"`holdfast sessions recover {activity.session_id} --continue`, or --abandon, decides"
+    if is_held(activity):
+        return f"it came with a bundle; {decide}"
     if activity.attempts >= MOST_ATTEMPTS:
         return f"it was tried {activity.attempts} times and did not come to its end; {decide}"
     return decide

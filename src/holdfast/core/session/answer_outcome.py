@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from holdfast.schema.insight import Outcome
 
@@ -13,18 +13,20 @@ TURN_INTERRUPTED = "Provider turn interrupted"
 TURN_SUSPENDED = "Suspended: the process was shut down"
 
 
+def ending_of(
+    error: str | None, finish: str | None, *, rejected: bool
+) -> Literal["completed", "failed", "interrupted"]:
+    """How an activity ended, by the error and the finish of its newest answer, and whether that was rejected."""
+    if error is not None:
+        # A suspended one is interrupted as well: nobody went on after the shutdown.
+        return "interrupted" if error in (TURN_INTERRUPTED, TURN_SUSPENDED) else "failed"
+    return "interrupted" if finish in (None, "tool-calls") or rejected else "completed"
+
+
 def outcome_of_answer(answer: AssistantMessage, pending: int = 0) -> Outcome:
     """How an activity ended whose newest answer this is, and that is not owed anything any more."""
-    if answer.error is not None:
-        message = answer.error.message
-        stopped = message in (TURN_INTERRUPTED, TURN_SUSPENDED)  # nobody went on after the shutdown
-        return Outcome(
-            type="interrupted" if stopped else "failed",
-            message_id=answer.id,
-            error=message,
-            code=answer.error.code,
-            pending=pending,
-        )
-    if answer.finish == "tool-calls" or answer.finish is None or answer.rejected is not None:
-        return Outcome(type="interrupted", message_id=answer.id, error=TURN_INTERRUPTED, pending=pending)
-    return Outcome(type="completed", message_id=answer.id, pending=pending)
+    error = answer.error
+    ending = ending_of(error.message if error else None, answer.finish, rejected=answer.rejected is not None)
+    message = error.message if error is not None else TURN_INTERRUPTED if ending == "interrupted" else None
+    code = error.code if error is not None else None
+    return Outcome(type=ending, message_id=answer.id, error=message, code=code, pending=pending)

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.database.unit import Statement, Unit
 from holdfast.core.session.ownership import EXPIRY_SECONDS
+from holdfast.core.session.roots import have, label_of, serve
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.location import Location
 from holdfast.schema.version import __version__
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class NodeInfo(Frozen):
     address: str | None = None
     """Where other nodes reach it."""
     roots: tuple[str, ...] | None = None
-    """The directories whose Sessions it executes; None: all that exist there."""
+    """The directories whose Sessions it executes, as in `roots.py`; None: all without a label that exist there."""
 
 
 class Owner(Frozen):
@@ -66,9 +68,16 @@ class Owner(Frozen):
     def described(self) -> str:
         return f"the server {self.name} at {self.address}" if self.address else f"the server {self.name}"
 
-    def may_have(self, directory: str) -> bool:
-        """Whether it is not known to leave the directory to others."""
-        return self.roots is None or within(directory, self.roots)
+    def may_serve(self, location: Location) -> bool:
+        """Whether it is not known to leave Sessions of the Location to others."""
+        return label_of(location) is None if self.roots is None else serve(self.roots, location)
+
+    def may_have(self, directory: str, workspace_id: str | None) -> bool:
+        """Whether it may have the directory: with the label that the workspace names, or with any."""
+        location = Location(directory=directory, workspace_id=workspace_id)
+        if self.roots is None or label_of(location) is not None:
+            return self.may_serve(location)
+        return have(self.roots, directory)
 
 
 class Nodes:
@@ -182,10 +191,6 @@ class Nodes:
         while True:
             await asyncio.sleep(IDLE_BEAT_SECONDS)
             self._database.submit(Unit(self.id, local=(self._report(),)))
-
-
-def within(directory: str, roots: Iterable[str]) -> bool:
-    return any(directory == root or directory.startswith(root.rstrip("/") + "/") for root in roots)
 
 
 def node_tag(node_id: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.database.read import Read
+from holdfast.core.session.activity import HELD
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.core.session.stored_inputs import options_of
 from holdfast.core.session.stored_sessions import SessionRow
@@ -161,7 +162,7 @@ class StoredTasks:
 
     async def undelivered(self, limit: int) -> list[str]:
         """Children that work on background tasks, or have ended one whose result was not delivered."""
-        return [str(row[0]) for row in await self._database.fetch("task.undelivered", {"limit": limit})]
+        return [str(row[0]) for row in await self._database.fetch("task.undelivered", {"held": HELD, "limit": limit})]
 
     async def undelivered_of(self, session_id: str) -> list[Task]:
         """Background tasks of a Session whose result was not delivered."""

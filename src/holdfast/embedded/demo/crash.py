@@ -29,7 +29,9 @@ async def crash(directory: Path, prompts: Mapping[str, str]) -> None:
     """Prompt each Session, given by its id, in another process, and kill that while the model answers."""
     arguments = (str(directory), json.dumps(dict(prompts)))
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", __name__, *arguments), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-P", "-m", __name__, *arguments),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
     )
     try:
         async with asyncio.timeout(SECONDS):

@@ -17,12 +17,18 @@ if TYPE_CHECKING:
     from holdfast.core.session.stored_sessions import Direction
     from holdfast.protocol import overview as protocol
     from holdfast.schema.overview import DoctorReport, OpenRequest, OverviewSession, SystemInfo
+    from holdfast.schema.session import Session
 
 PAGE = 100
+FOUND = 20
 
 
 async def overview(call: ApiCall) -> PageOf:
     query: protocol.OverviewQuery = call.query
+    if query.ids is not None:
+        if query.cursor is not None:
+            raise InvalidCursor
+        return PageOf([*await call.runtime.overview.of(query.ids.split(","))], None, None)
     if query.open:
         if query.cursor is not None:
             raise InvalidCursor
@@ -41,6 +47,12 @@ async def overview(call: ApiCall) -> PageOf:
         return write_cursor(OverviewCursor(anchor=anchor, chosen=chosen, limit=limit))
 
     return PageOf([*found], link(found[0], "previous"), link(found[-1], "next"))
+
+
+async def find(call: ApiCall) -> Sequence[Session]:
+    query: protocol.FindQuery = call.query
+    directory = canonical_directory(query.directory) if query.directory else None
+    return await call.runtime.session_search.find(query.name, directory, query.limit or FOUND)
 
 
 async def open_requests(call: ApiCall) -> Sequence[OpenRequest]:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from holdfast.core.session.stored_messages import StoredMessage
     from holdfast.core.session.stored_sessions import Direction, Order
     from holdfast.protocol import inspection as protocol
-    from holdfast.schema.rendered import CallBody
+    from holdfast.schema.rendered import CallBody, TextFormat
+    from holdfast.server.types import Frames
 
 PAGE = 50
 PAST = 200
@@ -31,7 +32,7 @@ async def entries(call: ApiCall) -> PageOf:
     assert call.session is not None
     if query.at is not None:
         return await _past(call, query.at)
-    session, conversation = call.session, Conversation(call.runtime)
+    session, conversation = call.session, Conversation(call.runtime, query.format or "html")
     order: Order = query.order or "desc"
     limit, anchor, direction = query.limit, None, "next"
     if query.cursor:
@@ -70,10 +71,20 @@ async def entries(call: ApiCall) -> PageOf:
 
 async def call(call: ApiCall) -> CallBody:
     params: protocol.CallPath = call.params
-    return await call_body(call.runtime, params.session_id, params.message_id, params.call_id)
+    form: TextFormat = call.query.format or "html"
+    return await call_body(call.runtime, params.session_id, params.message_id, params.call_id, form=form)
 
 
-async def call_body(runtime: Runtime, session_id: str, message_id: str, call_id: str) -> CallBody:
+async def view(call: ApiCall) -> Frames:
+    from holdfast.server.web import stream  # brings everything that renders
+
+    query: protocol.ViewQuery = call.query
+    return stream.text_frames(call.runtime, call.params.session_id, query.after)
+
+
+async def call_body(
+    runtime: Runtime, session_id: str, message_id: str, call_id: str, *, form: TextFormat = "html"
+) -> CallBody:
     """The body of one tool call. Raises SessionNotFound, MessageNotFound or NotFound."""
     session = await runtime.store.get(session_id)
     message = (await runtime.store.message(session_id, message_id)).decode()
@@ -85,11 +96,11 @@ async def call_body(runtime: Runtime, session_id: str, message_id: str, call_id:
     preview = None
     if isinstance(part.state, ToolRunning):
         preview = await preview_of(runtime, session, message_id, part)
-    return await asyncio.to_thread(rendered_body, part, preview=preview)
+    return await asyncio.to_thread(rendered_body, part, preview=preview, form=form)
 
 
 async def _past(call: ApiCall, seq: int) -> PageOf:
     assert call.session is not None
     past = await call.runtime.inspection.past(call.session.id, seq, call.query.limit or PAST)
-    shown = await Conversation(call.runtime).past(call.session, past)
+    shown = await Conversation(call.runtime, call.query.format or "html").past(call.session, past)
     return PageOf(shown if call.query.order == "asc" else shown[::-1], None, None)

@@ -22,7 +22,7 @@ from holdfast.schema.prompt import named_model
 from holdfast.schema.session import ForkBefore, SessionActive
 from holdfast.server.admission import admit_resolved, attaches_resources, resolve_prompt
 from holdfast.server.cursor import ListCursor, MessageCursor, read_cursor, write_cursor
-from holdfast.server.locations import existing_location
+from holdfast.server.locations import served_location
 from holdfast.server.prompt_payload import in_shape, prompt_of
 from holdfast.server.sse import HEARTBEAT
 from holdfast.server.types import ApiCall, Frames, HistoryOf, PageOf
@@ -74,7 +74,8 @@ async def create(call: ApiCall) -> Session:
         return known  # even if its directory no longer exists
     location = call.runtime.location
     if payload.location is not None:
-        location = existing_location(payload.location.directory, _known(payload.location.workspace_id), kind="Payload")
+        given, workspace = payload.location, _known(payload.location.workspace_id)
+        location = served_location(call.runtime.placement, given.directory, workspace, kind="Payload")
     if call.headers.get(CHECKED) == "1" and (payload.agent or payload.model):
         await _check_choices(call, location, payload)
     if payload.budget is not None:

@@ -1,4 +1,4 @@
-"""From stored messages to the entries of a page."""
+"""From stored messages to the entries of a conversation, for a page or for another reader."""
 
 from __future__ import annotations
 
@@ -45,11 +45,13 @@ if TYPE_CHECKING:
 
     from holdfast.core.session.stored_conversation import InputRow
     from holdfast.schema.prompt import FileAttachment
-    from holdfast.schema.rendered import CallStatus, Entry, RenderedPart
+    from holdfast.schema.rendered import CallStatus, Entry, RenderedPart, TextFormat
     from holdfast.schema.session_message import Part, SessionMessage, ToolPart
 
     _MarkKind = Literal["context", "agent", "model", "synthetic"]
 
+MARKDOWN = 200_000
+"""Characters of a text that is given as it was written."""
 TEXT = 20_000
 """Characters of a prompt that are given as they were written."""
 OUTPUT = 100_000
@@ -64,6 +66,7 @@ class Surroundings(Frozen):
     """What an entry needs beside its message."""
 
     directory: str
+    form: TextFormat = "html"
     inputs: Mapping[str, InputRow] = {}
     turns: Mapping[str, int] = {}
     """Numbers of turns by message."""
@@ -71,39 +74,60 @@ class Surroundings(Frozen):
     """Open requests by message and call."""
 
 
-def rendered_markdown(text: str) -> str:
-    return CACHE.get("markdown", text, markdown_html) if text else ""
+class Shown(Frozen):
+    """A text in the form that was asked for. The other one is empty."""
+
+    html: str = ""
+    text: str = ""
 
 
-def rendered_output(text: str) -> str:
-    """What a program wrote, as the inside of `<pre>`."""
-    return CACHE.get("terminal", bounded(encodable(text), OUTPUT)[0], lambda given: clean(terminal_html(given)))
+def shown_markdown(text: str, form: TextFormat) -> Shown:
+    if form == "text":
+        return Shown(text=bounded(encodable(text), MARKDOWN, line=MARKDOWN)[0])
+    return Shown(html=CACHE.get("markdown", text, markdown_html) if text else "")
+
+
+def shown_output(text: str, form: TextFormat) -> Shown:
+    """What a program wrote: as the inside of `<pre>`, or with its sequences for terminals."""
+    output = bounded(encodable(text), OUTPUT)[0]
+    if form == "text":
+        return Shown(text=output)
+    return Shown(html=CACHE.get("terminal", output, lambda given: clean(terminal_html(given))))
 
 
 def entry_of(message: SessionMessage, seq: int, around: Surroundings) -> Entry:
     match message:
         case UserMessage():
-            return _user(message, seq, around.inputs.get(message.id))
+            return _user(message, seq, around.inputs.get(message.id), around.form)
         case AssistantMessage():
             return _assistant(message, seq, around)
         case ShellMessage():
+            output = shown_output(message.output, around.form)
             return ShellEntry(
                 id=message.id,
                 seq=seq,
                 time=message.time,
                 command=message.command[:TEXT],
-                html=rendered_output(message.output),
+                html=output.html,
+                text=output.text,
                 exit=message.exit,
                 open=message.time.completed is None,
             )
         case CompactionMessage():
-            html = rendered_markdown(message.summary)
-            return CompactionEntry(id=message.id, seq=seq, time=message.time, reason=message.reason, html=html)
+            summary = shown_markdown(message.summary, around.form)
+            return CompactionEntry(
+                id=message.id,
+                seq=seq,
+                time=message.time,
+                reason=message.reason,
+                html=summary.html,
+                text=summary.text,
+            )
         case SystemMessage():
-            return _mark(message, seq, "context", CONTEXT_CHANGED, message.text)
+            return _mark(message, seq, "context", CONTEXT_CHANGED, shown_markdown(message.text, around.form))
         case SyntheticMessage():
             title = message.description or message.text
-            return _mark(message, seq, "synthetic", title, message.text)
+            return _mark(message, seq, "synthetic", title, shown_markdown(message.text, around.form))
         case AgentSwitchedMessage():
             return _mark(message, seq, "agent", message.agent)
         case ModelSwitchedMessage():
@@ -112,14 +136,14 @@ def entry_of(message: SessionMessage, seq: int, around: Surroundings) -> Entry:
             assert_never(never)
 
 
-def _user(message: UserMessage, seq: int, given: InputRow | None) -> UserEntry:
+def _user(message: UserMessage, seq: int, given: InputRow | None, form: TextFormat) -> UserEntry:
     command = f"/{message.command.command} {message.command.arguments}" if message.command is not None else None
     return UserEntry(
         id=message.id,
         seq=seq,
         time=message.time,
-        html=rendered_markdown(message.text),
-        text=message.text[:TEXT],
+        html=shown_markdown(message.text, form).html if form == "html" else "",
+        text=encodable(message.text[:TEXT]),
         files=tuple(map(_file, message.files or ())),
         delivery=given.delivery if given is not None else None,
         admitted=given.admitted if given is not None else None,
@@ -156,11 +180,14 @@ def _part(part: Part, message_id: str, around: Surroundings, *, is_open: bool) -
     """The text of a block is stored when it ends, so one without text is still open."""
     match part:
         case TextPart():
-            return RenderedText(id=part.id, html=rendered_markdown(part.text), open=is_open and not part.text)
+            shown = shown_markdown(part.text, around.form)
+            return RenderedText(id=part.id, html=shown.html, text=shown.text, open=is_open and not part.text)
         case ReasoningPart():
             ended = part.time is not None and part.time.completed is not None
-            html = rendered_markdown(part.text)
-            return RenderedReasoning(id=part.id, html=html, open=is_open and not ended, time=part.time)
+            shown = shown_markdown(part.text, around.form)
+            return RenderedReasoning(
+                id=part.id, html=shown.html, text=shown.text, open=is_open and not ended, time=part.time
+            )
     return _call(part, message_id, around)
 
 
@@ -185,7 +212,14 @@ def _call(part: ToolPart, message_id: str, around: Surroundings) -> RenderedCall
     )
 
 
-def _mark(message: SessionMessage, seq: int, kind: _MarkKind, title: str, text: str = "") -> MarkEntry:
+def _mark(message: SessionMessage, seq: int, kind: _MarkKind, title: str, body: Shown | None = None) -> MarkEntry:
+    body = body or Shown()
     return MarkEntry(
-        id=message.id, seq=seq, time=message.time, kind=kind, title=one_line(title, TITLE), html=rendered_markdown(text)
+        id=message.id,
+        seq=seq,
+        time=message.time,
+        kind=kind,
+        title=one_line(title, TITLE),
+        html=body.html,
+        text=body.text,
     )

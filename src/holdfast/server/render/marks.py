@@ -13,22 +13,27 @@ from holdfast.schema.codec import decoder
 from holdfast.schema.rendered import CompactionEntry, MarkEntry
 from holdfast.schema.session_message import Time
 from holdfast.schema.turn_event import TurnAbandoned
-from holdfast.server.render.text import escaped, one_line
+from holdfast.server.render.text import encodable, escaped, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Literal
 
     from holdfast.core.event.stored_event import EventRow
+    from holdfast.schema.rendered import TextFormat
 
     _Kind = Literal["abandoned", "interrupted", "moved", "crash", "suspended"]
 
 TITLE = 300
+BODY = 4_000
+"""Characters of what a provider answered."""
 SUSPENDED = "The process was shut down; the next one goes on"
 CRASHED = "The process ended before the turn did"
 
 
-def mark_entries(rows: Sequence[EventRow], *, ended: bool) -> list[MarkEntry | CompactionEntry]:
+def mark_entries(
+    rows: Sequence[EventRow], *, ended: bool, form: TextFormat = "html"
+) -> list[MarkEntry | CompactionEntry]:
     """`rows` are oldest first. `ended`: what has begun in them and has no end has it elsewhere."""
     marks: list[MarkEntry | CompactionEntry] = []
     compacting: dict[str, CompactionEntry] = {}
@@ -45,13 +50,12 @@ def mark_entries(rows: Sequence[EventRow], *, ended: bool) -> list[MarkEntry | C
                         seq=row.seq,
                         time=Time(created=started.timestamp),
                         reason=started.reason,
-                        html="",
                         open=True,
                     )
                 case "session.next.compaction.failed.1":
                     marks.append(_failed_compaction(row, compacting))
                 case _:
-                    marks.append(_mark(row, failed))
+                    marks.append(_mark(row, failed, form))
         except msgspec.DecodeError:
             continue  # of a version that this one does not know
     if not ended:
@@ -67,20 +71,24 @@ def _failed_compaction(row: EventRow, compacting: dict[str, CompactionEntry]) ->
         seq=begun.seq if begun is not None else row.seq,
         time=Time(created=begun.time.created if begun is not None else failed.timestamp, completed=failed.timestamp),
         reason=begun.reason if begun is not None else "auto",
-        html="",
         error=one_line(failed.error.message, TITLE),
     )
 
 
-def _mark(row: EventRow, failed: tuple[int, str] | None) -> MarkEntry:
+def _mark(row: EventRow, failed: tuple[int, str] | None, form: TextFormat) -> MarkEntry:
     match row.type:
         case "session.next.retried.1":
             retried: ev.Retried = decoder(ev.Retried).decode(row.data)
             title = f"Attempt {retried.attempt} failed: {one_line(retried.error.message, TITLE)}"
-            body = retried.error.response_body or ""
-            html = f"<pre>{escaped(body[:4_000])}</pre>" if body else ""
+            body = (retried.error.response_body or "")[:BODY]
             return MarkEntry(
-                id=row.id, seq=row.seq, time=Time(created=retried.timestamp), kind="retry", title=title, html=html
+                id=row.id,
+                seq=row.seq,
+                time=Time(created=retried.timestamp),
+                kind="retry",
+                title=title,
+                html=f"<pre>{escaped(body)}</pre>" if body and form == "html" else "",
+                text=encodable(body) if form == "text" else "",
             )
         case "session.next.turn.abandoned.1":
             abandoned: TurnAbandoned = decoder(TurnAbandoned).decode(row.data)

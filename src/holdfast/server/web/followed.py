@@ -10,9 +10,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from holdfast.core.session.stored_conversation import StoredConversation
+from holdfast.schema.view import Caught, Entries, Gone, Reset
 from holdfast.server.conversation import Conversation
 from holdfast.server.web.changes import Changes
-from holdfast.server.web.frames import Caught, Entries, Gone, Reset, framed
+from holdfast.server.web.frames import framed
 from holdfast.server.web.live_text import LiveText
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.event.bus import Announcement, Subscription
     from holdfast.core.runtime.runtime import Runtime
+    from holdfast.schema.rendered import TextFormat
 
 PAGE = 200
 FAR_BEHIND = 2_000
@@ -29,12 +31,12 @@ HOLDING_LOOKS = 300
 
 
 class Followed:
-    def __init__(self, runtime: Runtime, session_id: str) -> None:
+    def __init__(self, runtime: Runtime, session_id: str, form: TextFormat = "html") -> None:
         self._runtime = runtime
         self.session_id = session_id
         self._stored = StoredConversation(runtime.database)
-        self._conversation = Conversation(runtime)
-        self._live = LiveText()
+        self._conversation = Conversation(runtime, form)
+        self._live = LiveText(form)
         self._seq = -1
         self._head = -1
         self._asking: dict[str, str] = {}

@@ -1,88 +1,14 @@
-"""The frames of `/web/stream`."""
-
-from typing import Literal
+"""The frames of `/web/stream`: those of a conversation, and the open work."""
 
 from holdfast.schema.codec import encode
-from holdfast.schema.overview import OpenRequest, OverviewSession
-from holdfast.schema.prompt import Admission
+from holdfast.schema.overview import OverviewSession
 from holdfast.schema.record import Record
-from holdfast.schema.rendered import Entry
-from holdfast.schema.todo import Todo
-
-BlockKind = Literal["text", "reasoning", "input", "shell", "compaction"]
-
-
-class Hello(Record, tag_field="type", tag="hello"):
-    version: str
-    """Of the page's files: another one than `data-version` means that the server was updated."""
-    now: int
-    """The server's clock, in milliseconds since the epoch."""
-    head: int | None = None
-    """The last sequence of the followed Session."""
-
-
-class Entries(Record, tag_field="type", tag="entries"):
-    seq: int
-    """The sequence that they reach."""
-    entries: tuple[Entry, ...]
-    """Whole, those that changed."""
-
-
-class Caught(Record, tag_field="type", tag="caught"):
-    """Everything up to `seq` was sent."""
-
-    seq: int
-
-
-class Reset(Record, tag_field="type", tag="reset"):
-    """The conversation is to be loaded again."""
-
-
-class Gone(Record, tag_field="type", tag="gone"):
-    """The Session was deleted."""
-
-
-class Block(Record, tag_field="type", tag="block"):
-    """Live text. One of `html`, `text` and `add` is set."""
-
-    message_id: str
-    part_id: str
-    kind: BlockKind
-    index: int
-    html: str | None = None
-    """A finished block."""
-    text: str | None = None
-    """The open block, whole."""
-    add: str | None = None
-    """What is added to the open block."""
-
-
-class TreeUse(Record):
-    sessions: int
-    cost: float
-
-
-class Status(Record, tag_field="type", tag="status"):
-    session: OverviewSession
-    pending: tuple[Admission, ...]
-    todos: tuple[Todo, ...]
-    tree: TreeUse
+from holdfast.schema.view import ViewFrame
 
 
 class Overview(Record, tag_field="type", tag="overview"):
     sessions: tuple[OverviewSession, ...]
 
 
-class Requests(Record, tag_field="type", tag="requests"):
-    requests: tuple[OpenRequest, ...]
-
-
-class Bye(Record, tag_field="type", tag="bye"):
-    reason: Literal["stopping", "signed-out"]
-
-
-Frame = Hello | Entries | Caught | Reset | Gone | Block | Status | Overview | Requests | Bye
-
-
-def framed(frame: Frame) -> bytes:
+def framed(frame: ViewFrame | Overview) -> bytes:
     return b"data: %s\n\n" % encode(frame)

@@ -15,7 +15,7 @@ from holdfast.core.event.block import block_of_delta
 from holdfast.schema.codec import decoder
 from holdfast.schema.event import EventEnvelope
 from holdfast.schema.record import Record
-from holdfast.server.web.open_blocks import OpenBlock
+from holdfast.server.web.open_blocks import OpenBlock, PlainBlock
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from holdfast.core.event.block import Block as BlockName
     from holdfast.core.event.bus import Announcement
     from holdfast.core.runner.open_answers import OpenText
-    from holdfast.server.web.frames import Block, BlockKind
+    from holdfast.schema.rendered import TextFormat
+    from holdfast.schema.view import Block, BlockKind
 
 KINDS: dict[str, BlockKind] = {
     "session.next.text": "text",
@@ -44,8 +45,9 @@ class Delta(Record):
 
 
 class LiveText:
-    def __init__(self) -> None:
-        self._open: dict[BlockName, OpenBlock] = {}
+    def __init__(self, form: TextFormat = "html") -> None:
+        self._block = OpenBlock if form == "html" else PlainBlock
+        self._open: dict[BlockName, OpenBlock | PlainBlock] = {}
         self._begun: OrderedDict[BlockName, None] = OrderedDict()
         self._ended: OrderedDict[BlockName, None] = OrderedDict()
 
@@ -54,7 +56,7 @@ class LiveText:
         have arrived, is not part of that."""
         for text in texts:
             name = NAMES[text.kind], text.message_id, text.id
-            self._open[name] = OpenBlock(text.message_id, text.id, text.kind, text.text)
+            self._open[name] = self._block(text.message_id, text.id, text.kind, text.text)
         return [item for item in buffered if _name(item) not in self._open]
 
     def start(self, names: Iterable[BlockName]) -> None:
@@ -75,7 +77,7 @@ class LiveText:
     def open(self, name: BlockName, message_id: str) -> None:
         kind, _, part_id = name
         begun = "" if name in self._begun else MISSING
-        self._open[name] = OpenBlock(message_id, part_id or message_id, KINDS[kind], begun)
+        self._open[name] = self._block(message_id, part_id or message_id, KINDS[kind], begun)
 
     def add(self, batch: Iterable[Announcement]) -> None:
         for item in batch:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from holdfast.schema.view import Block
 from holdfast.server.render.ansi import plain
 from holdfast.server.render.markdown import block_starts, markdown_html
 from holdfast.server.render.text import encodable, escaped, visible
-from holdfast.server.web.frames import Block
 
 if TYPE_CHECKING:
-    from holdfast.server.web.frames import BlockKind
+    from holdfast.schema.view import BlockKind
 
 MARKDOWN = frozenset({"text", "reasoning", "compaction"})
 LOOKED_AGAIN = 16
@@ -98,6 +98,35 @@ class OpenBlock:
             text=text,
             add=add,
         )
+
+
+class PlainBlock:
+    """One text as it is written, for readers that are no page. The first time `take` gives all of it."""
+
+    def __init__(self, message_id: str, part_id: str, kind: BlockKind, begun: str = "") -> None:
+        self.message_id = message_id
+        self.part_id = part_id
+        self.kind: BlockKind = kind
+        self._new = begun
+        self._shown = False
+
+    def add(self, text: str) -> None:
+        self._new += text
+
+    def take(self) -> list[Block]:
+        if not self._new:
+            return []
+        new, self._new = encodable(self._new), ""
+        block = Block(
+            message_id=self.message_id,
+            part_id=self.part_id,
+            kind=self.kind,
+            index=0,
+            text=None if self._shown else new,
+            add=new if self._shown else None,
+        )
+        self._shown = True
+        return [block]
 
 
 def _rendered(text: str) -> str:

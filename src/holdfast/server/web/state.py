@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.runtime.overview import OverviewFilter
 from holdfast.core.session.stored_trees import StoredTrees
-from holdfast.server.web.frames import Overview, Requests, Status, TreeUse, framed
+from holdfast.schema.view import Requests, Status, TreeUse
+from holdfast.server.web.frames import Overview, framed
 
 if TYPE_CHECKING:
     from holdfast.core.runtime.runtime import Runtime
@@ -42,8 +43,11 @@ class State:
         sessions = await self._runtime.overview.open(OverviewFilter())
         return self._new("overview", framed(Overview(sessions=tuple(sessions))))
 
-    async def requests(self) -> bytes:
+    async def requests(self, below: str | None = None) -> bytes:
+        """Of all Sessions, or of one and those below it."""
         requests = await self._runtime.open_requests.list()
+        if below is not None:
+            requests = [one for one in requests if below == one.session_id or below in one.ancestors]
         return self._new("requests", framed(Requests(requests=tuple(requests))))
 
     def _new(self, name: str, frame: bytes) -> bytes:

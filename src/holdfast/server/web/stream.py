@@ -1,4 +1,5 @@
-"""The stream of one page: the followed Session, the open work and the open requests, in one connection.
+"""The stream of one page: the followed Session, the open work and the open requests, in one connection. For other
+readers, such as a terminal: the followed Session as text, and the open requests of its tree.
 
 Invariants
 - Entries follow the log by sequence: none is left out, and what is sent twice is whole.
@@ -12,8 +13,10 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.event.errors import SubscriberOverflow
+from holdfast.schema.version import __version__
+from holdfast.schema.view import Bye, Hello
 from holdfast.server.web.followed import Followed
-from holdfast.server.web.frames import Bye, Hello, framed
+from holdfast.server.web.frames import framed
 from holdfast.server.web.sources import Sources
 from holdfast.server.web.state import State
 from holdfast.server.web.watch import FAREWELL, TYPES, Watch
@@ -38,11 +41,31 @@ UNANNOUNCED_SECONDS = 3.0
 """Between two reads after commits of which nothing was announced."""
 
 
-async def frames(
+def frames(
     runtime: Runtime, session_id: str | None, after: int | None, ended: asyncio.Event, *, version: str = ""
 ) -> Frames:
     """`ended` is set when the person signs out. `version` is that of the page's files, with which a page compares its
     own."""
+    followed = Followed(runtime, session_id) if session_id is not None else None
+    return _frames(runtime, followed, after, ended, version)
+
+
+def text_frames(runtime: Runtime, session_id: str, after: int | None) -> Frames:
+    """The conversation of one Session as text."""
+    followed = Followed(runtime, session_id, "text")
+    return _frames(runtime, followed, after, asyncio.Event(), __version__, page=False)
+
+
+async def _frames(
+    runtime: Runtime,
+    followed: Followed | None,
+    after: int | None,
+    ended: asyncio.Event,
+    version: str,
+    *,
+    page: bool = True,
+) -> Frames:
+    session_id = followed.session_id if followed is not None else None
     watch = Watch(session_id)
     async with AsyncExitStack() as stack:
         subscription = await stack.enter_async_context(
@@ -50,7 +73,6 @@ async def frames(
         )
         stack.enter_context(runtime.log.signals.watch(watch.committed))
         dirty = stack.enter_context(runtime.log.signals.follow(session_id)) if session_id is not None else None
-        followed = Followed(runtime, session_id) if session_id is not None else None
         head = await followed.head() if followed is not None else None
         yield framed(Hello(version=version, now=runtime.now(), head=head))
         batch: list[Announcement] = []
@@ -61,7 +83,7 @@ async def frames(
                 followed = None
             else:
                 batch = await followed.join(subscription)
-        loop = _Loop(watch, State(runtime), followed, dirty, batch)
+        loop = _Loop(watch, State(runtime), followed, dirty, batch, page=page)
         sources = Sources(loop.waits(subscription, ended))
         stack.push_async_callback(sources.close)
         try:
@@ -82,6 +104,8 @@ class _Loop:
         followed: Followed | None,
         dirty: Flag | None,
         batch: list[Announcement],
+        *,
+        page: bool,
     ) -> None:
         self._watch = watch
         self._state = state
@@ -91,7 +115,9 @@ class _Loop:
         self._now = asyncio.get_running_loop().time
         self._read: dict[str, float] = {}
         """When each part was read last."""
-        self._due: dict[str, float] = {"requests": 0.0, "overview": 0.0}
+        self._states = ("status", "requests", "overview") if page else ("status", "requests")
+        self._below = None if page or followed is None else followed.session_id
+        self._due: dict[str, float] = dict.fromkeys(self._states[1:], 0.0)
         if followed is not None:
             self._due |= {"status": 0.0, "live": 0.0}
         self.over = False
@@ -144,7 +170,7 @@ class _Loop:
             return await self._state.overview()
         elif name == "requests":
             self._watch.unannounced = False
-            return await self._state.requests()
+            return await self._state.requests(self._below)
         elif followed is None:
             return b""
         elif name == "status":
@@ -172,13 +198,13 @@ class _Loop:
     def _plan_state(self) -> None:
         watch = self._watch
         watch.changed.clear()
-        for name in ("status", "requests", "overview"):
+        for name in self._states:
             if getattr(watch, name):
                 setattr(watch, name, False)
                 if name != "status" or self._followed is not None:
                     self._plan(name, self._read.get(name, 0.0) + APART[name])
         if watch.unannounced:
-            for name in ("requests", "overview"):
+            for name in self._states[1:]:
                 self._plan(name, self._read.get(name, 0.0) + UNANNOUNCED_SECONDS)
 
     def _plan(self, name: str, when: float) -> None:

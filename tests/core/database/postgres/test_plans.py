@@ -16,6 +16,7 @@ from holdfast.core.database.postgres.statement import compile_statement, encode,
 pytestmark = pytest.mark.store("postgres", reason="plans of PostgreSQL")
 
 FEW = {
+    "bundle.roots": "all of them are asked for",
     "event.aggregates": "all of them are asked for",
     "form.open_of_integration": "only open forms are in the index",
     "inbox.lost_wakes": "only pending inputs have a row",
@@ -27,6 +28,7 @@ FEW = {
     "node_secret.forget": "there are a few",
     "node_secret.make": "there are a few",
     "overview.askers": "only open requests are in the index",
+    "overview.by_title": "a title is searched among all Sessions without a parent, as a list does",
     "overview.drains": "only leases that are held are in the index",
     "overview.open": "only Sessions with something to do have a row, or are in the index",
     "overview.requests": "only open requests are in the index",

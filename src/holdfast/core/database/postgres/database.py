@@ -13,7 +13,6 @@ from holdfast.core.database.postgres.migrate import prepare
 from holdfast.core.database.postgres.reader import Reader
 from holdfast.core.database.postgres.statement import Statements, postgres_queries
 from holdfast.core.database.postgres.writer import WRITERS, Writers
-from holdfast.core.database.rehearsal import rehearse
 
 
 class PostgresDatabase:
@@ -36,9 +35,9 @@ class PostgresDatabase:
         self.fetch = self._reader.fetch
         self.fetch_many = self._reader.fetch_many
         self.fetch_large = self._reader.fetch_large
+        self.fetch_large_many = self._reader.fetch_large_many
         self.version = self.listener.version
         self.waiting_since = self._writers.waiting_since
-        self.rehearse = rehearse
 
     def identity(self) -> str:
         return hashlib.blake2b((self.address.server or "").encode(), digest_size=4).hexdigest()

@@ -104,16 +104,23 @@ class Reader:
 
     async def fetch_large(self, name: str, params: Mapping[str, Value], into: Any = None) -> list[Any]:
         """A read whose size or cost is not small. It runs on a thread."""
+        (found,) = await self.fetch_large_many(Read(name, params, into))
+        return found
+
+    async def fetch_large_many(self, *reads: Read) -> list[list[Any]]:
         if self._closed:
             raise StorageClosed
-        compiled = self._statements.get(name)
-        values = compiled.values(params)
+        compiled = [self._statements.get(read.name) for read in reads]
+        values = [statement.values(read.params) for statement, read in zip(compiled, reads, strict=True)]
 
-        def read() -> list[Any]:
-            result = self._large.read(compiled, values)
-            return self._readers.of(name, into, result).rows(result)
+        def read_all() -> list[list[Any]]:
+            found = []
+            for statement, given, read in zip(compiled, values, reads, strict=True):
+                result = self._large.read(statement, given)
+                found.append(self._readers.of(read.name, read.into, result).rows(result))
+            return found
 
-        return await asyncio.get_running_loop().run_in_executor(self._large.threads, read)
+        return await asyncio.get_running_loop().run_in_executor(self._large.threads, read_all)
 
     def close(self) -> None:
         self._closed = True

@@ -67,6 +67,14 @@ insert into session_attempt (session_id, seq, count)
 select session_id, seq, 1 from session_activity where session_id = :session_id
 on conflict (session_id) do update set count = case when seq = excluded.seq then count + 1 else 1 end, seq = excluded.seq
 
+-- name: attempt.hold
+-- No process goes on by itself with a Session that came with a bundle: neither with what it owes, nor with results of
+-- background tasks.
+insert into session_attempt (session_id, seq, count)
+select session.id, coalesce((select seq from session_activity where session_id = session.id), -1), :count
+from session where session.id = :session_id
+on conflict (session_id) do update set seq = excluded.seq, count = excluded.count
+
 -- name: attempt.forget
 delete from session_attempt where session_id = :session_id
 

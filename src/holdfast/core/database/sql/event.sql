@@ -71,3 +71,10 @@ order by (select position from event where aggregate_id = event_sequence.aggrega
 -- name: event.head_is
 -- Whether nothing was appended since.
 select 1 from event_sequence where aggregate_id = :aggregate_id and seq = :head
+
+-- name: event.remove_after
+-- Takes back what was taken over from another log.
+delete from event where aggregate_id = :aggregate_id and seq > :head
+
+-- name: event.end_with
+update event_sequence set seq = :head where aggregate_id = :aggregate_id

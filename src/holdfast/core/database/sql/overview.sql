@@ -44,9 +44,37 @@ where parent_id is null and time_updated >= :anchor_time and (time_updated > :an
   and :archived = (time_archived is not null)
 order by time_updated, id desc limit :limit
 
+-- name: overview.chosen
+-- Sessions by their ids, newest change first.
+select session.id, session.parent_id, session.project_id, session.agent, session.model, session.cost, session.tokens_input,
+  session.tokens_output, session.tokens_reasoning, session.tokens_cache_read, session.tokens_cache_write,
+  session.time_created, session.time_updated, session.time_archived, session.title, session.directory,
+  session.workspace_id, session.path, session.revert, session.fork
+from session where session.id in (select value from json_each(:ids)) order by session.time_updated desc, session.id
+
+-- name: overview.by_prefix
+-- Sessions whose id is in a range, which is that of a prefix.
+select session.id, session.parent_id, session.project_id, session.agent, session.model, session.cost, session.tokens_input,
+  session.tokens_output, session.tokens_reasoning, session.tokens_cache_read, session.tokens_cache_write,
+  session.time_created, session.time_updated, session.time_archived, session.title, session.directory,
+  session.workspace_id, session.path, session.revert, session.fork
+from session where session.id >= :low and session.id < :high order by session.id limit :limit
+
+-- name: overview.by_title
+-- Sessions without a parent by a part of their title, whatever its case. Lower tiers fit better: the whole title in this
+-- directory, the whole title elsewhere, a part of it here, a part of it elsewhere.
+select session.id, session.parent_id, session.project_id, session.agent, session.model, session.cost, session.tokens_input,
+  session.tokens_output, session.tokens_reasoning, session.tokens_cache_read, session.tokens_cache_write,
+  session.time_created, session.time_updated, session.time_archived, session.title, session.directory,
+  session.workspace_id, session.path, session.revert, session.fork,
+  (not title glob :search) * 2 + (directory is not :directory) as tier
+from session indexed by session_changed
+where parent_id is null and title glob '*' || :search || '*'
+order by tier, time_updated desc, id limit :limit
+
 -- name: overview.details
 -- The beginning of the newest text, and the newest step whose usage is known; both from the last :events events before
--- the newest answer.
+-- the newest answer. And how the newest answer ended.
 select session.id, (
     select substr(json_extract(part.data, '$.text'), 1, :characters) from session_message_part part
     where part.session_id = session.id and part.message_seq between newest_assistant - :events and newest_assistant
@@ -55,7 +83,10 @@ select session.id, (
     select json_object('model', step.data -> '$.model', 'tokens', step.data -> '$.tokens') from session_message step
     where step.session_id = session.id and step.seq between newest_assistant - :events and newest_assistant
       and step.type = 'assistant' and json_type(step.data, '$.tokens') = 'object'
-    order by step.seq desc limit 1) as step
+    order by step.seq desc limit 1) as step, (
+    select json_object('error', newest.data ->> '$.error.message', 'finish', newest.data ->> '$.finish',
+      'rejected', newest.data ->> '$.rejected')
+    from session_message newest where newest.session_id = session.id and newest.seq = newest_assistant) as ending
 from session where session.id in (select value from json_each(:ids))
 
 -- name: overview.requests
@@ -73,3 +104,7 @@ select lease.session_id, lease.owner_id, session.title, activity.time_started as
 from session_lease lease indexed by session_lease_owner cross join session on session.id = lease.session_id
 left join session_activity activity on activity.session_id = lease.session_id
 where lease.owner_id is not null order by lease.session_id limit :limit
+
+-- name: overview.newest_change
+-- When a Session was changed last, by the clock of the process that did it.
+select max(time_updated) as time from session where parent_id is null

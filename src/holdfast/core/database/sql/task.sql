@@ -110,7 +110,10 @@ where task.child_id = :child_id and task.session_id = :session_id and task.backg
 
 -- name: task.undelivered
 -- Children of background tasks whose result was not delivered.
-select distinct child_id from session_task where background = 1 and delivered = 0 order by child_id limit :limit
+select distinct child_id from session_task
+where background = 1 and delivered = 0 and not exists (
+  select 1 from session_attempt held where held.session_id = session_task.session_id and held.count >= :held)
+order by child_id limit :limit
 
 -- name: task.undelivered_of
 -- Background tasks of a Session whose result was not delivered.

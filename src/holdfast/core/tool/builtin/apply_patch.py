@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.core.filesystem.descriptor import read_file
 from holdfast.core.filesystem.diff import FileDiff, file_diff
+from holdfast.core.filesystem.editor_files import NOT_BY_PATCH
 from holdfast.core.filesystem.errors import FileError, FileTooLarge, NotText, TargetExists, TargetMissing
 from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.filesystem.location_path import Target
@@ -88,6 +89,9 @@ def apply_patch_tool(files: LocationFiles, permissions: Authorizer) -> Tool[Patc
         await allow_outside(permissions, context, targets)
         resources = list(dict.fromkeys(target.resource for target in targets))
         await permissions.allow(context, "edit", resources, save=narrowest_first(*resources))
+        for target in targets:
+            if await files.unsaved.text(context.session_id, target) is not None:
+                raise ToolFailure(NOT_BY_PATCH.format(resource=target.resource))
         steps = await asyncio.to_thread(_plan, located)
         output = await asyncio.to_thread(_output, steps)
         await (_apply_atomically(files, steps) if settings.patch_atomic else _apply_in_order(files, steps))

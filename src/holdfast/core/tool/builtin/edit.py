@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.core.filesystem.descriptor import read_file
 from holdfast.core.filesystem.diff import FileDiff, file_diff
+from holdfast.core.filesystem.editor_files import UNSAVED
 from holdfast.core.filesystem.errors import NotText, StaleContent
 from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.filesystem.location_path import Target
@@ -64,11 +65,15 @@ def edit_tool(files: LocationFiles, permissions: Authorizer) -> Tool[EditInput, 
         await allow_outside(permissions, context, [target])
         await permissions.allow(context, "edit", [target.resource], save=narrowest_first(target.resource))
         with file_failures(unable):
-            edit = await asyncio.to_thread(_prepare, target, given)
-            try:
-                await files.mutations.write_if_unchanged(target, edit.before, edit.after)
-            except StaleContent:
-                raise ToolFailure(STALE) from None
+            unsaved = await files.unsaved.text(context.session_id, target)
+            edit = await asyncio.to_thread(_prepare, target, given, unsaved)
+            if not await files.unsaved.write(context.session_id, target, edit.after):
+                if unsaved is not None:
+                    raise ToolFailure(UNSAVED.format(resource=target.resource))
+                try:
+                    await files.mutations.write_if_unchanged(target, edit.before, edit.after)
+                except StaleContent:
+                    raise ToolFailure(STALE) from None
         files.fingerprints.note(context.session_id, target.path)
         return edit.output
 
@@ -89,8 +94,9 @@ class _Edit(Frozen):
     output: EditOutput
 
 
-def _prepare(target: Target, given: EditInput) -> _Edit:
-    before = read_file(target, MAX_FILE_BYTES)
+def _prepare(target: Target, given: EditInput, unsaved: str | None = None) -> _Edit:
+    """`unsaved` is the text in an editor, if it is another one than on the disk."""
+    before = read_file(target, MAX_FILE_BYTES) if unsaved is None else unsaved.encode(errors="replace")
     text = decode(before)
     if text is None:
         raise NotText("it is not valid UTF-8")

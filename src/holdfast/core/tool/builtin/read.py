@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import io
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -93,7 +94,9 @@ def read_tool(
             target = files.resolve(given.path, kind="directory")
         await allow_read(permissions, context, target)
         with file_failures(f"Unable to read {given.path}"):
-            output, status = await _read(_ReadRequest(given, target, files.settings()))
+            request = _ReadRequest(given, target, files.settings())
+            unsaved = await files.unsaved.text(context.session_id, target)
+            output, status = await (_read(request) if unsaved is None else _read_unsaved(request, unsaved))
         if status is not None:
             files.fingerprints.note(context.session_id, target.path, status)
         if on_read is not None:
@@ -165,6 +168,18 @@ async def _read(request: _ReadRequest) -> tuple[ReadOutput, os.stat_result | Non
             raise ToolFailure(f"Path is not a file or directory: {request.given.path}") from None
     async with asyncio.timeout(DEADLINE):
         return _listing(request, await asyncio.to_thread(list_directory, request.target)), None
+
+
+async def _read_unsaved(request: _ReadRequest, text: str) -> tuple[ReadOutput, os.stat_result | None]:
+    """A file as the editor has it. A later write is not held back because of the difference to the disk."""
+    data = text.encode(errors="replace")
+    async with asyncio.timeout(DEADLINE):
+        with io.BytesIO(data) as file:
+            output = await asyncio.to_thread(_text, file, file.read(SAMPLE_BYTES), len(data), request)
+    try:
+        return output, os.stat(request.target.path)
+    except OSError:
+        return output, None
 
 
 def _small_text(file: BinaryIO, request: _ReadRequest) -> ReadOutput | None:

@@ -8,9 +8,11 @@ import msgspec
 
 from holdfast.core.filesystem.descriptor import read_file
 from holdfast.core.filesystem.diff import FileDiff, file_diff
-from holdfast.core.filesystem.errors import TargetMissing
+from holdfast.core.filesystem.editor_files import UNSAVED
+from holdfast.core.filesystem.errors import FileTooLarge, TargetMissing
 from holdfast.core.filesystem.location_files import LocationFiles
-from holdfast.core.filesystem.mutation import MAX_FILE_BYTES
+from holdfast.core.filesystem.location_path import Target
+from holdfast.core.filesystem.mutation import MAX_FILE_BYTES, Mutation
 from holdfast.core.filesystem.text import encode_like
 from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, file_failures, narrowest_first
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
@@ -52,7 +54,9 @@ def write_tool(files: LocationFiles, permissions: Authorizer) -> Tool[WriteInput
             raise ToolFailure(CHANGED_SINCE_READ)
         keep_crlf = settings.line_endings == "as_before"
         with file_failures(unable):
-            done = await files.mutations.write(target, lambda before: _encode(before, given, keep_crlf=keep_crlf))
+            done = await _write_in_editor(files, context, target, given)
+            if done is None:
+                done = await files.mutations.write(target, lambda before: _encode(before, given, keep_crlf=keep_crlf))
         files.fingerprints.note(context.session_id, target.path)
         known = not done.existed or done.before is not None
         return WriteOutput(
@@ -67,6 +71,26 @@ def write_tool(files: LocationFiles, permissions: Authorizer) -> Tool[WriteInput
     return Tool(
         description=DESCRIPTION, input=WriteInput, output=WriteOutput, execute=execute, content=_content, action="edit"
     )
+
+
+async def _write_in_editor(
+    files: LocationFiles, context: ToolContext, target: Target, given: WriteInput
+) -> Mutation | None:
+    """None if no editor writes the file."""
+    if not files.unsaved.possible:
+        return None
+    unsaved = await files.unsaved.text(context.session_id, target)
+    after = given.content.encode(errors="replace")
+    try:
+        saved = await asyncio.to_thread(read_file, target, MAX_FILE_BYTES)
+    except (TargetMissing, FileTooLarge):
+        saved = None
+    if not await files.unsaved.write(context.session_id, target, after):
+        if unsaved is not None:
+            raise ToolFailure(UNSAVED.format(resource=target.resource))
+        return None
+    before = saved if unsaved is None else unsaved.encode(errors="replace")
+    return Mutation(existed=before is not None, before=before, after=after)
 
 
 def planned(files: LocationFiles, given: WriteInput) -> tuple[FileDiff, ...]:

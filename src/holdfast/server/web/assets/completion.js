@@ -33,16 +33,17 @@ const orNone = (promise) => promise.catch(() => []);
 /** Commands, and skills that may be called like them. */
 export async function slashNames(directory) {
 	const [commands, skills] = await Promise.all([orNone(offers('command', directory)), orNone(offers('skill', directory))]);
+	const called = new Set(commands.map(({ name }) => name)); // the server lists skills among them
 	return [
 		...commands.map(({ name, description }) => ({ text: `/${name}`, note: description || 'command', command: name })),
-		...skills.filter((skill) => skill.slash).map(({ name, description }) => ({ text: `/${name}`, note: description || 'skill', skill: name })),
+		...skills.filter((skill) => skill.slash && !called.has(skill.name)).map(({ name, description }) => ({ text: `/${name}`, note: description || 'skill', skill: name })),
 	];
 }
 
 async function mentions(directory, typed) {
 	const [agents, references, files] = await Promise.all([
 		orNone(offers('agent', directory)), orNone(offers('reference', directory)),
-		orNone(get('/api/fs/find', { query: typed, limit: MOST, ...at(directory) }).then((body) => body.data)),
+		orNone(get(typed ? '/api/fs/find' : '/api/fs/list', { query: typed, limit: typed ? MOST : null, ...at(directory) }).then((body) => body.data)),
 	]);
 	const like = ({ text }) => text.toLowerCase().includes(typed.toLowerCase());
 	return [

@@ -18,7 +18,7 @@ const ESTIMATE = { user: 92, text: 84, reasoning: 28, tools: 40, task: 40, shell
 /** The height of a row before it was in the document. */
 export function estimate(row) {
 	if (row.kind === 'tools') return 8 + row.calls.length * 31;
-	if (row.kind === 'text') return 30 + Math.min(2000, row.part.html.length / 4);
+	if (row.kind === 'text') return 30 + Math.min(2000, (row.part.html?.length ?? 0) / 4);
 	return ESTIMATE[row.kind] || 40;
 }
 
@@ -84,7 +84,7 @@ const childKey = (entry, children) => entry.parts.filter((part) => part.childID 
 
 // Revisions are short, or the very string that is shown: texts must not be in memory twice.
 const plainRow = (entry) => row(entry.type, entry, entry.id, [entry.open, entry.html?.length, entry.title, entry.error, entry.exit].join('|'));
-const textRevision = (part) => (part.open ? `open ${part.html.length}` : part.html);
+const textRevision = (part) => (part.open ? `open ${part.html?.length ?? 0}` : part.html ?? '');
 const callRevision = (call) => [call.id, call.status, call.title, call.outcome, call.additions, call.deletions, call.peek, call.body].join('|');
 
 function assistantRows(entry, children, depth) {

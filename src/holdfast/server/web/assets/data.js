@@ -386,11 +386,12 @@ export function restart() {
 async function keepConnected(signal) {
 	while (!signal.aborted) {
 		let release = null;
+		let polled = false;
 		try {
 			release = await takeSlot();
 			if (signal.aborted) return;
 			if (release) await readStream(signal);
-			else await poll(signal);
+			else polled = await poll(signal);
 		} catch (error) {
 			if (signal.aborted || error.status === 401) return;
 			if (error.status === 404 && state.session) Object.assign(state, { load: 'gone' }), emit('status');
@@ -398,7 +399,7 @@ async function keepConnected(signal) {
 			release?.();
 		}
 		if (signal.aborted) return;
-		if (state.conn === 'polling') {
+		if (polled) {
 			await pause(POLL, signal);
 			continue;
 		}
@@ -444,10 +445,19 @@ async function readStream(signal) {
 			timer = setTimeout(() => silence.abort(), SILENCE);
 			const frames = (rest + value).split('\n\n');
 			rest = frames.pop();
-			for (const text of frames) if (!signal.aborted) receive(text);
+			for (const text of frames) if (!signal.aborted) receiveSafely(text);
 		}
 	} finally {
 		clearTimeout(timer);
+	}
+}
+
+/** A view that cannot draw something does not end the stream: the next frame may be fine, and a new stream would bring the same. */
+function receiveSafely(text) {
+	try {
+		receive(text);
+	} catch (error) {
+		reportError(error);
 	}
 }
 
@@ -462,20 +472,21 @@ function receive(text) {
 async function poll(signal) {
 	const id = state.session;
 	const [open, requests] = await Promise.all([get('/api/overview', { open: true, limit: 500 }), get('/api/request')]);
-	if (signal.aborted) return;
+	if (signal.aborted) return false;
 	FRAMES.overview({ sessions: open.data });
 	setRequests(requests.data);
 	if (id) {
 		await loadNewest({ keepOlder: true });
 		const [session, pending, todos] = await Promise.all(
 			['', '/pending', '/todo'].map((rest) => get(sessionPath(id, rest)).then((body) => body.data)));
-		if (signal.aborted) return;
+		if (signal.aborted) return false;
 		const found = state.overview.get(id) || { session, rootID: id, state: 'idle' };
 		FRAMES.status({ session: { ...found, session }, pending, todos, tree: { sessions: 1, cost: session.cost } });
 	}
-	Object.assign(state, { conn: 'polling', attempt: 0, lost: 0 });
+	Object.assign(state, { conn: 'polling', attempt: 0, lost: 0, stopping: false });
 	lostAt = null;
 	emit('conn');
+	return true;
 }
 
 let hiddenTimer = 0;

@@ -18,7 +18,7 @@ export function sessionDock(id, sent) {
 		current: () => {
 			const shown = shownSession();
 			const { agent, model } = shown?.session ?? {};
-			return { agent, model, used: shown?.context?.used, running: shown && shown.state !== 'idle' };
+			return { agent, model: model ?? lastModel(), used: shown?.context?.used, running: shown && shown.state !== 'idle' };
 		},
 		chooseAgent: (agent) => act('The agent was not switched', post(sessionPath(id, '/agent'), { agent }), `${agent} answers from the next turn on`),
 		chooseModel: (model) => act('The model was not switched', post(sessionPath(id, '/model'), { model }), `${model.id} answers from the next turn on`),
@@ -41,9 +41,16 @@ export function sessionDock(id, sent) {
 	return { el, update };
 }
 
+/** The model of the newest answer: what a Session without a choice of its own uses. */
+function lastModel() {
+	let last = null;
+	for (const entry of state.entries.values()) if (entry.type === 'assistant' && entry.model && !(last?.seq > entry.seq)) last = entry;
+	return last?.model;
+}
+
 /** Sends a prompt, or the command or skill that it calls. */
 export function send(id, { text, files, delivery, command, skill, rest }) {
-	const about = { text: text || files.map((file) => file.name).join(', '), delivery };
+	const about = { text: text || files.map((file) => file.name).join(', '), draft: text, delivery };
 	const attached = files.length ? { files } : {};
 	if (skill) return sendInput(id, '/skill', { skill }, about);
 	if (command) return sendInput(id, '/command', { command, arguments: rest, delivery, ...attached }, about);
@@ -87,7 +94,7 @@ function pendingRow(id, input, writer) {
 	const withdraw = async () => {
 		try {
 			await del(sessionPath(id, `/pending/${input.id}`));
-			if (!writer.text()) writer.setText(input.prompt.text || '');
+			if (writer.isEmpty()) writer.restore(input.prompt.text || '', input.prompt.files);
 			announce('Withdrawn');
 		} catch (error) {
 			toast(error.status === 409 ? 'Too late: the model has already read it.' : `Not withdrawn: ${error.message}`, true);
@@ -101,7 +108,7 @@ function outgoingRow(item, writer) {
 	const label = { sending: 'Sending', admitted: 'Sent', waiting: 'Not sent', refused: 'Refused' }[item.status];
 	const edit = () => {
 		discard(item.id);
-		writer.setText(item.text);
+		writer.restore(item.draft, item.body.files);
 	};
 	const idle = item.status === 'waiting' || item.status === 'refused';
 	return h('div.pending', { class: idle ? 'late' : '' }, h('span.tag', { class: idle ? 'warn' : '' }, label), h('span.pending-text', item.text),

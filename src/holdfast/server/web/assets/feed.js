@@ -56,8 +56,10 @@ export class Feed {
 	async revert(promptID) {
 		const prompt = state.entries.get(promptID);
 		const isBefore = (entry) => entry.id.startsWith('msg_') && entry.type !== 'mark' && entry.seq < prompt.seq;
-		const before = [...state.entries.values()].filter(isBefore).reduce((last, entry) => (last?.seq > entry.seq ? last : entry), null);
-		const messageID = before?.id ?? promptID;
+		const before = () => [...state.entries.values()].filter(isBefore).reduce((last, entry) => (last?.seq > entry.seq ? last : entry), null);
+		if (!before()) await loadOlder().catch(() => false);
+		if (!before() && state.cursor) return toast('Nothing was reverted: the message before it could not be loaded.', true);
+		const messageID = before()?.id ?? promptID;
 		await act('Nothing was reverted', post(sessionPath(this.id, '/revert/stage'), { messageID }), 'Revert is staged');
 	}
 
@@ -135,6 +137,7 @@ export class Feed {
 	/** Texts that came since the last frame. */
 	paint() {
 		this.frame = 0;
+		if (this.list.pinned) this.list.noticeReader();
 		for (const name of this.dirty) paintRow(this.list, name);
 		this.dirty.clear();
 		if (this.list.pinned) this.scroller.scrollTop = this.scroller.scrollHeight;

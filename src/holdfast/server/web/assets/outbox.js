@@ -8,15 +8,15 @@ const RESOLVE = 600_000; // a mentioned file may need a person's permission
 const UNSURE = new Set([0, 408, 502, 503, 504]); // whether it was admitted is not known
 
 /**
- * @typedef {{id: string, session: string, path: string, body: object, text: string, delivery: string, since: number,
+ * @typedef {{id: string, session: string, path: string, body: object, text: string, draft: string, delivery: string, since: number,
  *   status: 'sending'|'admitted'|'waiting'|'refused', why?: string}} Outgoing
  */
 /** @type {Map<string, Outgoing>} */
 const outbox = new Map();
 
 /** Sends a prompt, a command or a skill. `path` is below the Session. */
-export function sendInput(session, path, body, { text, delivery }) {
-	const item = { id: newID('msg'), session, path, body, text, delivery, since: Date.now(), status: 'sending' };
+export function sendInput(session, path, body, { text, draft, delivery }) {
+	const item = { id: newID('msg'), session, path, body, text, draft, delivery, since: Date.now(), status: 'sending' };
 	outbox.set(item.id, item);
 	changed();
 	deliver(item);

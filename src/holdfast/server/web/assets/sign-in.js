@@ -99,7 +99,7 @@ function approval({ request, body }, token, box) {
 	};
 	return [
 		h('h1', `${request.agent || 'The agent'} asks: ${permission.action}`),
-		h('p.dim', [...(request.titles || [])].join(' › '), ` · since ${moment(Math.min(request.since, now()))}`),
+		h('p.dim', plain((request.titles || []).join(' › ')), ` · since ${moment(Math.min(request.since, now()))}`),
 		h('pre.ask-code', { tabindex: 0, 'aria-label': 'What it asks for' }, h('code', plain(permission.resources.join('\n')))),
 		body?.html ? h('details.ask-diff', { open: true }, h('summary', h('span.dim', 'The call')),
 			h('div.tbl', { html: body.html, tabindex: 0, role: 'region', 'aria-label': 'The call' })) : null,

@@ -65,3 +65,9 @@ insert into session_attempt (session_id, seq, count)
 select session_id, seq, 1 from session_activity where session_id = :session_id
 on conflict (session_id) do update set
   count = case when session_attempt.seq = excluded.seq then session_attempt.count + 1 else 1 end, seq = excluded.seq
+
+-- name: attempt.hold
+insert into session_attempt (session_id, seq, count)
+select session.id, coalesce((select seq from session_activity where session_id = session.id), -1), :count::bigint
+from session where session.id = :session_id
+on conflict (session_id) do update set seq = excluded.seq, count = excluded.count

@@ -42,6 +42,24 @@ where parent_id is null and time_updated >= :anchor_time and (time_updated > :an
   and :archived::bigint = (time_archived is not null)::int
 order by time_updated, id desc limit :limit
 
+-- name: overview.chosen
+select session.id, session.parent_id, session.project_id, session.agent, session.model, session.cost, session.tokens_input,
+  session.tokens_output, session.tokens_reasoning, session.tokens_cache_read, session.tokens_cache_write,
+  session.time_created, session.time_updated, session.time_archived, session.title, session.directory,
+  session.workspace_id, session.path, session.revert, session.fork
+from session where session.id = any (array(select json_array_elements_text(:ids::json)))
+order by session.time_updated desc, session.id
+
+-- name: overview.by_title
+select session.id, session.parent_id, session.project_id, session.agent, session.model, session.cost, session.tokens_input,
+  session.tokens_output, session.tokens_reasoning, session.tokens_cache_read, session.tokens_cache_write,
+  session.time_created, session.time_updated, session.time_archived, session.title, session.directory,
+  session.workspace_id, session.path, session.revert, session.fork,
+  (title !~ ('^' || replace(:search, '^', '\^') || '$'))::int * 2 + (:directory::text is distinct from directory)::int as tier
+from session
+where parent_id is null and title ~ replace(:search, '^', '\^')
+order by tier, time_updated desc, id limit :limit
+
 -- name: overview.details
 select session.id, (
     select left(part.data::json ->> 'text', :characters::int) from session_message_part part
@@ -52,7 +70,10 @@ select session.id, (
     from session_message step
     where step.session_id = session.id and step.seq between newest_assistant - :events::bigint and newest_assistant
       and step.type = 'assistant' and json_typeof(step.data::json -> 'tokens') = 'object'
-    order by step.seq desc limit 1) as step
+    order by step.seq desc limit 1) as step, (
+    select json_build_object('error', newest.data::json #>> '{error,message}', 'finish', newest.data::json ->> 'finish',
+      'rejected', newest.data::json ->> 'rejected')::text
+    from session_message newest where newest.session_id = session.id and newest.seq = newest_assistant) as ending
 from session where session.id = any (array(select json_array_elements_text(:ids::json))) order by session.id
 
 -- name: overview.requests

@@ -1,0 +1,88 @@
+"""Files as an editor has them open: text that is not saved yet, and changes that go through the editor.
+
+Only files that are text are asked for. What the editor does not have, or has as the disk does, is read from the disk;
+so a Location without an editor, and a Session that no editor has open, behave as if this module did not exist."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from holdfast.core.filesystem.descriptor import read_file
+from holdfast.core.filesystem.errors import FileTooLarge, TargetMissing, WrongKind
+from holdfast.core.filesystem.mutation import MAX_FILE_BYTES
+from holdfast.core.filesystem.text import decode, to_lf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from holdfast.core.filesystem.location_path import Target
+
+UNSAVED = "{resource} has changes in the editor that are not saved. Ask the user to save it first."
+NOT_BY_PATCH = (
+    "{resource} has changes in the editor that are not saved. Change it with `edit`, or ask the user to save it."
+)
+
+
+class EditorFiles(Protocol):
+    """A host option. Both methods return within a bounded time."""
+
+    async def read(self, session_id: str, path: Path) -> str | None:
+        """The text of the file in the editor of this Session; None if it has none, or does not tell."""
+
+    async def write(self, session_id: str, path: Path, text: str) -> bool:
+        """Let the editor write the file. False if it does not write files for this Session, and nothing happened.
+        Raises OSError if it could not."""
+
+
+class UnsavedFiles:
+    """What the tools of a Location know of an editor."""
+
+    def __init__(self, editor: EditorFiles | None, on_edit: Callable[[Path], None]) -> None:
+        """`on_edit` is told of files that the editor has written."""
+        self._editor = editor
+        self._on_edit = on_edit
+
+    @property
+    def possible(self) -> bool:
+        return self._editor is not None
+
+    async def text(self, session_id: str, target: Target) -> str | None:
+        """The text in the editor if it differs from that on the disk. Line endings are no difference."""
+        if self._editor is None:
+            return None
+        try:
+            saved = await asyncio.to_thread(_saved_text, target)
+        except (WrongKind, FileTooLarge, _NotText):
+            return None
+        text = await self._editor.read(session_id, target.path)
+        if text is None or len(text) > MAX_FILE_BYTES:
+            return None
+        return None if saved is not None and to_lf(saved) == to_lf(text) else text
+
+    async def write(self, session_id: str, target: Target, data: bytes) -> bool:
+        """Whether the editor has written it. Raises OSError."""
+        if self._editor is None:
+            return False
+        text = decode(data)
+        written = text is not None and await self._editor.write(session_id, target.path, text.content)
+        if written:
+            self._on_edit(target.path)
+        return written
+
+
+class _NotText(Exception):
+    pass
+
+
+def _saved_text(target: Target) -> str | None:
+    """None if there is no such file. Blocks."""
+    try:
+        data = read_file(target, MAX_FILE_BYTES)
+    except TargetMissing:
+        return None
+    text = decode(data)
+    if text is None or "\0" in text.content:
+        raise _NotText
+    return text.content
