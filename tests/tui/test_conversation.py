@@ -28,7 +28,7 @@ from holdfast.schema.rendered import BodySection, CallBody, Entry, MarkEntry, Sh
 from holdfast.schema.view import Gone, Reset
 from holdfast.tui import style
 from holdfast.tui.conversation import Conversation
-from holdfast.tui.entry_lines import entry_rows
+from holdfast.tui.entry_lines import entry_passages
 from holdfast.tui.lines import line_columns, plain_text
 from holdfast.tui.passages import Target
 from holdfast.tui.style import ASCII, UNICODE, Marks, marks_for, style_of, theme_of
@@ -64,9 +64,10 @@ def test_every_kind_of_entry_fits_every_width(width: int, detail: str, marks: Ma
     conversation.set_body("msg_a3", "c3", CallBody(sections=(BodySection(kind="output", text="日本\x1b[31m" * 99),)))
 
     for entry in story():
-        for line in entry_rows(entry, width, conversation):
-            assert line_columns(line) <= width
-            assert marks is UNICODE or "─" not in plain_text(line)
+        for passage in entry_passages(entry, conversation):
+            for line in passage.rows(width, marks):
+                assert line_columns(line) <= width
+                assert marks is UNICODE or "─" not in plain_text(line)
 
 
 @given(HOSTILE)

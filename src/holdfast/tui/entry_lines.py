@@ -74,11 +74,6 @@ def entry_passages(entry: Entry, around: Around) -> list[Passage]:
     return passages
 
 
-def entry_rows(entry: Entry, width: int, around: Around) -> list[Line]:
-    """All lines of an entry."""
-    return [line for passage in entry_passages(entry, around) for line in passage.rows(width, around.marks)]
-
-
 def _passages(entry: Entry, around: Around) -> Iterator[Passage]:
     match entry:
         case UserEntry():
