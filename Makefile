@@ -48,7 +48,7 @@ acceptance: setup test-postgres ## the suite on PostgreSQL, and what needs node,
 	@sh tests/acceptance/install-tmux.sh
 	@sh tests/acceptance/install-pgbouncer.sh
 	@$(BIN)/python tests/acceptance/install_postgres.py
-	@$(BIN)/python -m pytest -m acceptance -rs
+	@$(BIN)/python $(PYTEST) -m acceptance -rs
 
 check: setup ## format, lint, types, layers, drift of generated code
 	@$(BIN)/ruff format --check .
