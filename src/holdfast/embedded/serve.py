@@ -211,6 +211,7 @@ async def serve(
                 origins=frozenset(asked.origins),
                 pty_environment=asked.pty_environment,
                 other_nodes=NodeCalls(runtime.nodes, runtime.node_secrets),
+                started=False,
             )
             near = _url(WILDCARDS.get(host, host), number) if not asked.local else WITHOUT_PORT
             roots = asked.roots or node.roots
@@ -226,6 +227,7 @@ async def serve(
                 async with _Background() as background:
 
                     def listening() -> None:
+                        app.probes.started = True
                         ready(served)
                         background.start(load_deferred())
 

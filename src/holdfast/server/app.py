@@ -1,6 +1,7 @@
 """The ASGI application: host name, authorization, routing, decoding, handler, response, in that order.
 
-All checks before routing use only the head of the request; no body is read for a caller without credentials.
+All checks before routing use only the head of the request; no body is read for a caller without credentials. Probes are
+answered before any of them.
 
 A disconnect of the caller never cancels its request: the work is completed."""
 
@@ -25,6 +26,7 @@ from holdfast.server.extensions import report_authenticated
 from holdfast.server.handlers.events import NODE, RELAY, SIGNATURE
 from holdfast.server.head import read_head
 from holdfast.server.locations import named_place, served_location
+from holdfast.server.probes import Probes
 from holdfast.server.reply import cors, enclose, error_reply, preflight, send_content
 from holdfast.server.routes import Routes
 from holdfast.server.sse import HEADERS as STREAM_HEADERS
@@ -64,10 +66,12 @@ class App:
         pty_environment: HostPtyEnvironment | None = None,
         other_nodes: OtherNodes | None = None,
         page: bool = True,
+        started: bool = True,
     ) -> None:
         """`hosts` are the accepted host names; None accepts any. `origins` are pages that may write, besides those that
         always may. `pty_environment` adds variables to terminals. Requests for terminals of `other_nodes` are passed on
-        to them. Without `page` there is nothing at `/`, and nobody can sign in."""
+        to them. Without `page` there is nothing at `/`, and nobody can sign in. An application that is not `started`
+        is ready when `probes.started` was set."""
         self._runtime = runtime
         self._access = Access(credentials, hosts, origins)
         self._body_limit = body_limit
@@ -77,6 +81,7 @@ class App:
         self._ptys = Lazy(self._make_ptys)
         self._routes = Routes(API, {"ptys": self._ptys})
         self._stopping = asyncio.Event()
+        self.probes = Probes(runtime, started=started)
         self._pages = Lazy(self._make_pages) if page else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,6 +96,7 @@ class App:
 
     def stop(self) -> None:
         """End all streams, live ones with a final event, so that connections can close."""
+        self.probes.stopping = True
         self._runtime.log.announce(GlobalDisposed())
         self._stopping.set()
 
@@ -132,6 +138,9 @@ class App:
         return self._pages().ends.open(sign_in)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (probed := self.probes.answer(scope["method"], scope["path"])) is not None:
+            await send_content(send, probed, cors(None))
+            return
         try:
             head = read_head(scope)
             self._access.check_host(head.headers)
