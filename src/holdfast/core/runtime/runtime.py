@@ -38,6 +38,7 @@ from holdfast.core.location.service_map import ServiceMap
 from holdfast.core.location.settings import image_limits, session_settings
 from holdfast.core.mcp.background_starts import BackgroundStarts
 from holdfast.core.mcp.leftovers import McpLeftovers
+from holdfast.core.observe.observer import Observer
 from holdfast.core.process.git import Git
 from holdfast.core.process.protection import ProcessProtection
 from holdfast.core.process.sandbox.backends import Backends
@@ -202,6 +203,8 @@ class Runtime:
         stack.callback(self.database.close)
         stack.push_async_callback(self._transport.close)
         self.log = EventLog(self.database, MANIFEST, SESSION_PROJECTORS, ids)
+        self.observer = Observer()
+        self.log.observed = self.observer.committed
         self.store = SessionStore(self.database)
         liveness = liveness_on(self.database, self.paths.owners)
         self._ownership = Ownership(self.database, self.log, ids, clock, liveness)
@@ -295,11 +298,12 @@ class Runtime:
                 self.budgets,
                 self.placement,
             ),
+            failed=self.observer.counters.failed,
             goes_on=self._options.goes_on,
         )
         sign_ins = SignInForms(self.log, self.database, self.credentials, clock, wakeups, goes_on=self._options.goes_on)
         self.recovery = Recovery(sessions, self.database, self.execution, tasks, trees, self._recovery_policy, sign_ins)
-        self.takeover = Takeover(self.nodes, self._ownership, self.recovery, self.node_secrets)
+        self.takeover = Takeover(self.nodes, self._ownership, self.recovery, self.observer.counters, self.node_secrets)
         states = SessionStates(self.database, self.store, trees, self.execution, clock)
         self.trees = Trees(trees, states)
         self.open_requests = OpenRequests(self.database, trees, self.recovery, self.locations)
