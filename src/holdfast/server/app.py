@@ -26,9 +26,10 @@ from holdfast.server.extensions import report_authenticated
 from holdfast.server.handlers.events import NODE, RELAY, SIGNATURE
 from holdfast.server.head import read_head
 from holdfast.server.locations import named_place, served_location
+from holdfast.server.metrics import metrics_reply
 from holdfast.server.probes import Probes
 from holdfast.server.reply import cors, enclose, error_reply, preflight, send_content
-from holdfast.server.request_log import PAGE, PREFLIGHT, REFUSED, RequestLog
+from holdfast.server.request_log import METRICS, PAGE, PREFLIGHT, REFUSED, RequestLog
 from holdfast.server.routes import Routes
 from holdfast.server.sse import HEADERS as STREAM_HEADERS
 from holdfast.server.sse import disconnected, send_stream
@@ -199,6 +200,9 @@ class App:
         if not by_node and not self._is_node(method, scope["path"], headers):
             sign_in = await self._authorized(head)
         report_authenticated(scope)
+        if scope["path"] == METRICS and method in ("GET", "HEAD"):
+            request.route = METRICS
+            return await metrics_reply(self._runtime, self._request_log.followers)
         if method not in ("GET", "HEAD"):
             self._access.check_page(headers)
         endpoint, handler, path = self._routes.find(method, scope.get("raw_path") or scope["path"].encode())

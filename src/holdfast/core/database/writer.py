@@ -71,6 +71,9 @@ class Writer:
         """When the thread began to wait for another process (monotonic seconds), for a status display."""
         return self._busy.since
 
+    def queued(self) -> int:
+        return self._jobs.qsize()
+
     def close(self) -> None:
         """Commit all queued units, then stop. Blocks until they are committed."""
         if self._closed:

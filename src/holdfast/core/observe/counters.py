@@ -53,7 +53,6 @@ class Counters:
         self.takeovers = _counter(
             "holdfast_takeovers_total", "Processes that ended and whose Sessions this one looked through."
         )
-        self.spans = _counter("holdfast_trace_spans_total", "Spans of traces: exported, dropped, failed.", "outcome")
         self.requests = _counter("holdfast_http_requests_total", "Answered HTTP requests.", "method", "route", "status")
         self.request_seconds = Histogram(
             Family("holdfast_http_request_seconds", "histogram", "Time until an answer was ready, without streams."),

@@ -4,6 +4,7 @@ nobody."""
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from holdfast.core.observe.counters import Counters
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 class Observer:
     def __init__(self) -> None:
+        self.started = time.time()
         self._open = OpenWork()
         self.counters = Counters(self._open)
         self._turn_log = TurnLog(self._open)

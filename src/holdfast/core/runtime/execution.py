@@ -276,6 +276,11 @@ class Execution:
         """Whether this process executes a Session."""
         return bool(self._coordinator.active())
 
+    @property
+    def executing(self) -> int:
+        """How many Sessions this process executes."""
+        return len(self._coordinator.active())
+
     async def active(self) -> list[str]:
         return sorted({*self._coordinator.active(), *await self._ownership.all_elsewhere()})
 

@@ -116,6 +116,7 @@ if TYPE_CHECKING:
     from holdfast.core.inspect import inspection as inspecting
     from holdfast.core.inspect.inspection import Inspection
     from holdfast.core.location.services import LocationServices
+    from holdfast.core.observe.gauges import Gauges
     from holdfast.core.page_access.page_access import PageAccess
     from holdfast.core.permission.permission import Unattended
     from holdfast.core.permission.rules import Authority
@@ -330,6 +331,13 @@ class Runtime:
         self.one_shot = OneShotAnswers(sessions, self.locations, self._transport, self._environment)
         for part in (tasks, self.sessions, self.execution, self.recovery, sign_ins, self.takeover):
             stack.push_async_callback(part.close)
+
+    @cached_property
+    def gauges(self) -> Gauges:
+        """Only who reads metrics needs it."""
+        from holdfast.core.observe.gauges import Gauges
+
+        return Gauges(self.database, self.place, self.overview, self.execution, self.placement, self.observer.started)
 
     @cached_property
     def inspection(self) -> Inspection:
