@@ -53,6 +53,8 @@ class Counters:
         self.takeovers = _counter(
             "holdfast_takeovers_total", "Processes that ended and whose Sessions this one looked through."
         )
+        self.traces = _counter("holdfast_traces_total", "Traces of ended activities: exported, dropped.", "outcome")
+        self.spans = _counter("holdfast_trace_spans_total", "Their spans, as far as they were read.", "outcome")
         self.requests = _counter("holdfast_http_requests_total", "Answered HTTP requests.", "method", "route", "status")
         self.request_seconds = Histogram(
             Family("holdfast_http_request_seconds", "histogram", "Time until an answer was ready, without streams."),

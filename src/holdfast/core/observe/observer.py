@@ -14,7 +14,7 @@ from holdfast.schema import session_event as ev
 from holdfast.schema.turn_event import TurnAbandoned, TurnDispatched
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from holdfast.schema.record import Record
 
@@ -23,7 +23,7 @@ KINDS = frozenset(
         *(TurnDispatched, TurnAbandoned, ev.StepStarted, ev.StepEnded, ev.StepFailed, ev.UsageRecorded, ev.Retried),
         *(ev.ToolCalled, ev.ToolSuccess, ev.ToolFailed, ev.CompactionEnded, ev.CompactionFailed),
         *(ev.PermissionAsked, ev.PermissionReplied, ev.QuestionAsked, ev.QuestionReplied, ev.QuestionRejected),
-        *(ev.FormAsked, ev.FormReplied, ev.FormCancelled, ev.ActivitySuspended),
+        *(ev.FormAsked, ev.FormReplied, ev.FormCancelled, ev.ActivitySuspended, ev.ActivityEnded),
         *(ev.SessionCreated, ev.PromptAdmitted),
     }
 )
@@ -38,6 +38,8 @@ class Observer:
         self._open = OpenWork()
         self.counters = Counters(self._open)
         self._turn_log = TurnLog(self._open)
+        self.traced: Callable[[Record], None] | None = None
+        """Gets the events too, while traces are exported."""
 
     def committed(self, events: Sequence[Record], seconds: float) -> None:
         """`seconds` is how long the commit took."""
@@ -53,4 +55,6 @@ class Observer:
         self._open.begin(event)
         self.counters.count(event)
         self._turn_log.tell(event)
+        if self.traced is not None:
+            self.traced(event)
         self._open.end(event)

@@ -13,6 +13,7 @@ from holdfast.core.catalog.models_dev import ModelsDev
 from holdfast.core.clock import Clock, Ids, SystemClock
 from holdfast.core.config.environment import directories
 from holdfast.core.config.node import configured_node
+from holdfast.core.config.telemetry import configured_traces
 from holdfast.core.config.trust import TRUST_EVERYTHING, TrustStore
 from holdfast.core.context.epoch import Epochs
 from holdfast.core.context.file_cache import FileCache
@@ -116,12 +117,12 @@ if TYPE_CHECKING:
     from holdfast.core.inspect import inspection as inspecting
     from holdfast.core.inspect.inspection import Inspection
     from holdfast.core.location.services import LocationServices
-    from holdfast.core.observe.gauges import Gauges
     from holdfast.core.page_access.page_access import PageAccess
     from holdfast.core.permission.permission import Unattended
     from holdfast.core.permission.rules import Authority
     from holdfast.core.process.sandbox.confinement import Setting
     from holdfast.core.runner.settings import RecoveryPolicy
+    from holdfast.core.runtime.gauges import Gauges
     from holdfast.schema.model import ModelRef
 else:
     inspecting = deferred("holdfast.core.inspect.inspection")
@@ -179,6 +180,7 @@ class Runtime:
         self._ids = ids or Ids(self._clock)
         self._transport = transport or self._default_transport()
         self.place = storage_place(database, self._environment, self.paths.database, self._options.config)
+        self._trace_settings = configured_traces(self._environment)
         self.trust_store = TrustStore(directories(self._environment).state)
         self.own_ports: set[int] = set()
         self.application_tools = ApplicationTools()
@@ -329,13 +331,27 @@ class Runtime:
         self.instructions = InstructionEntries(self.log, self.store, clock)
         self.resolving = IdLocks()
         self.one_shot = OneShotAnswers(sessions, self.locations, self._transport, self._environment)
+        self._start_traces(stack, trees)
         for part in (tasks, self.sessions, self.execution, self.recovery, sign_ins, self.takeover):
             stack.push_async_callback(part.close)
+
+    def _start_traces(self, stack: AsyncExitStack, trees: StoredTrees) -> None:
+        """Nothing of it is imported where no traces are wanted. It closes after all executions have ended."""
+        if (settings := self._trace_settings) is None:
+            return
+        from holdfast.core.traces.exporter import TraceExporter
+        from holdfast.core.traces.sending import TraceSender
+        from holdfast.core.traces.session_traces import SessionTraces
+
+        traces = SessionTraces(self.database, trees)
+        exporter = TraceExporter(traces, TraceSender(settings), self.observer.counters)
+        self.observer.traced = exporter.committed
+        stack.push_async_callback(exporter.close)
 
     @cached_property
     def gauges(self) -> Gauges:
         """Only who reads metrics needs it."""
-        from holdfast.core.observe.gauges import Gauges
+        from holdfast.core.runtime.gauges import Gauges
 
         return Gauges(self.database, self.place, self.overview, self.execution, self.placement, self.observer.started)
 

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from holdfast.core.runtime.execution import Execution
     from holdfast.core.runtime.overview import Overview
     from holdfast.core.runtime.placement import Placement
+    from holdfast.schema.tree import NodeState
 
-STATES = ("running", "waiting", "unfinished", "blocked", "pending")
+STATES: tuple[NodeState, ...] = ("running", "waiting", "unfinished", "blocked", "pending")
 
 BUILD = Family("holdfast_build_info", "gauge", "Always 1.", ("version", "python", "store"))
 SESSIONS = Family(
