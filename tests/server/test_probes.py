@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.database.errors import StorageUnavailable
-from holdfast.core.database.outage import Outage
+from holdfast.core.database.outage import LOST_SECONDS, Outage
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.server.app import App
-from holdfast.server.probes import LOST_SECONDS, Probes
+from holdfast.server.probes import Probes
 
 pytestmark = pytest.mark.anyio
 

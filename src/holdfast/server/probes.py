@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from holdfast.core.runtime.runtime import Runtime
 
 HEALTH, READINESS = "/healthz", "/readyz"
-LOST_SECONDS = 1.0
-"""The database counts as lost after this long: processes that share a file wait for each other now and then."""
 
 
 class Probes:
@@ -43,7 +41,7 @@ class Probes:
 
     def _storage_lost(self) -> bool:
         outage = self._runtime.database.outage()
-        if outage is not None and outage.seconds >= LOST_SECONDS:
+        if outage is not None and outage.is_loss:
             return True
         try:
             self._runtime.database.version()

@@ -66,7 +66,7 @@ class Gauges:
     async def read(self) -> list[Read]:
         found = [*self._process(), _one(QUEUE, self._database.queued())]
         found += [_one(EXECUTING, self._execution.executing), _one(DRAINING, self._placement.draining)]
-        lost = self._database.outage() is not None
+        lost = (outage := self._database.outage()) is not None and outage.is_loss
         if not lost:
             try:
                 found += await self._sessions()

@@ -78,7 +78,10 @@ class TraceExporter:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._closing.wait(), GATHER_SECONDS)
             while self._waiting:
-                await self._export()
+                try:
+                    await self._export()
+                except Exception:
+                    log.exception("exporting traces")  # the next activity may fare better
             if self._closing.is_set():
                 return
             self._added.clear()
