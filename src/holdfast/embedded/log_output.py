@@ -57,6 +57,8 @@ def configure_logs(settings: LogSettings) -> None:
         own.propagate = True
         own.setLevel(logging.NOTSET)
     logging.getLogger("holdfast").setLevel(level)
+    if level >= logging.WARNING:  # the start says in one line that something does not count
+        logging.getLogger("holdfast.core.config").setLevel(logging.ERROR)
     logging.captureWarnings(True)
 
 
