@@ -26,14 +26,14 @@ class Collector:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 status = collector.statuses.pop(0) if collector.statuses else 200
-                self.send_response(status if self.path == "/v1/traces" else 404)
-                self.send_header("content-length", "0")
-                self.end_headers()
                 with collector._changed:
                     if status == 200:
                         collector.bodies.append(body)
                     collector.headers.append({name.lower(): value for name, value in self.headers.items()})
                     collector._changed.notify_all()
+                self.send_response(status if self.path == "/v1/traces" else 404)
+                self.send_header("content-length", "0")
+                self.end_headers()
 
             def log_message(self, format: str, *args: object) -> None:
                 pass
