@@ -78,7 +78,7 @@ async def test_the_server_s_log_names_what_keeps_input_from_starting(
         pass
     server.process.send_signal(signal.SIGTERM)
     lines = [line for line in finish(server.process).err.splitlines() if session_id in line]
-    assert [line.startswith("warning: ") and "none" in line for line in lines] == [True], lines
+    assert [" warning holdfast." in line and "none" in line for line in lines] == [True], lines
 
 
 @asynccontextmanager

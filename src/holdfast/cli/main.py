@@ -53,6 +53,7 @@ COMMANDS = (
     "export",
     "import",
     "verify",
+    "traces",
     "completion",
 )
 MODULES = {"import": "import_bundle"}

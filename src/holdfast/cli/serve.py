@@ -91,6 +91,12 @@ EXIT_SECONDS = 4.5
     metavar="NAME[=VALUE]",
     help="Set this variable in terminals; without a value, to that of this process. Can be repeated.",
 )
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="Which log lines are written to standard error.  [default: warning]",
+)
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="Their form.  [default: text]")
 @click.pass_context
 def command(
     context: click.Context,
@@ -110,6 +116,8 @@ def command(
     node_address: str | None,
     sandbox: Literal["off", "read-only", "workspace"] | None,
     variables: tuple[str, ...],
+    log_level: str | None,
+    log_format: str | None,
 ) -> None:
     """Serve the HTTP API until interrupted.
 
@@ -171,7 +179,8 @@ def command(
         address=node_address.rstrip("/") if node_address is not None else None,
         pty_environment=_variables(variables),
     )
-    sys.exit(execute(_serve(asked), loop_factory=fast_loop(), own_signals=False, warnings=True))
+    work = _serve(asked, log_level, log_format)
+    sys.exit(execute(work, loop_factory=fast_loop(), own_signals=False, warnings=True))
 
 
 def _check_local(context: click.Context) -> None:
@@ -182,8 +191,11 @@ def _check_local(context: click.Context) -> None:
             raise click.UsageError(f"--{option} needs a port; leave it or --local out")
 
 
-async def _serve(asked: Serving) -> int:
+async def _serve(asked: Serving, log_level: str | None, log_format: str | None) -> int:
+    from holdfast.embedded.log_output import set_up_logs
     from holdfast.embedded.serve import serve
+
+    say = set_up_logs(level=log_level, format=log_format)
 
     def ready(served: Served) -> None:
         if asked.local:
@@ -191,28 +203,26 @@ async def _serve(asked: Serving) -> int:
             started()
             return
         if served.credential is not None:
-            click.echo(f"user opencode, password in {served.credential}", err=True)
+            say(f"user opencode, password in {served.credential}")
         elif not asked.authorize:
-            click.echo("no password: every process on this machine has full access", err=True)
+            say("no password: every process on this machine has full access")
         click.echo(f"holdfast listening on {served.url}")
         click.echo(f"page: {served.page}")
         started()
 
-    return await serve(asked, ready=ready, ending=_end_in_time, reported=_show_problems, reloaded=_show_reload)
+    def show_problems(report: ConfigReport) -> None:
+        from holdfast.cli.config import summary
 
+        if (line := summary(report.problems)) is not None:
+            say(line)
 
-def _show_problems(report: ConfigReport) -> None:
-    from holdfast.cli.config import summary
+    def show_reload(failed: Sequence[str]) -> None:
+        for line in failed:
+            say(printable(f"configuration not reloaded, the former one stays in effect: {line}"))
+        if not failed:
+            say("configuration reloaded")
 
-    if (line := summary(report.problems)) is not None:
-        click.echo(line, err=True)
-
-
-def _show_reload(failed: Sequence[str]) -> None:
-    for line in failed:
-        click.echo(printable(f"configuration not reloaded, the former one stays in effect: {line}"), err=True)
-    if not failed:
-        click.echo("configuration reloaded", err=True)
+    return await serve(asked, ready=ready, ending=_end_in_time, reported=show_problems, reloaded=show_reload)
 
 
 def _variables(given: tuple[str, ...]) -> dict[str, str]:

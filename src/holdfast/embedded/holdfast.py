@@ -35,7 +35,7 @@ from holdfast.server.auth import Hosts
 from holdfast.server.pty_environment import pty_environment as host_variables
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
     from os import PathLike
     from types import TracebackType
     from typing import Unpack
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from holdfast.embedded.attendant import FormCallback, PermissionCallback, QuestionCallback
     from holdfast.embedded.pieces import Piece
     from holdfast.embedded.prompting import Prompting, PromptSettings, RunOptions
+    from holdfast.embedded.traces import TraceReport
     from holdfast.schema.bundle import BundleReport, ImportReport
     from holdfast.schema.model import ModelRef
     from holdfast.schema.prompt import Admission, PromptInput
@@ -286,6 +287,20 @@ class Holdfast(AsyncClient):
     ) -> BundleReport:
         """Check every hash and every event of a bundle. Nothing is imported."""
         return await self._runtime.bundles.verify(Path(path), told or _untold)
+
+    async def traces(self, *session_ids: str) -> AsyncIterator[dict[str, Any]]:
+        """The traces of the whole trees of these Sessions, one activity at a time, as JSON of OTLP. Activities that go
+        on are left out."""
+        from holdfast.embedded.traces import read_traces
+
+        async for found in read_traces(self._runtime, session_ids):
+            yield found
+
+    async def export_traces(self, *session_ids: str, endpoint: str | None = None) -> TraceReport:
+        """Send these traces to a collector: that of the configuration, unless `endpoint` is another one."""
+        from holdfast.embedded.traces import send_traces
+
+        return await send_traces(self._runtime, session_ids, endpoint)
 
     def _prompting(self) -> Prompting:
         return prompting.Prompting(self, self._activity)

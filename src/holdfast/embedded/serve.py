@@ -25,6 +25,7 @@ from holdfast.client.discovery import WITHOUT_PORT
 from holdfast.core.config.node import configured_node
 from holdfast.core.config.node import is_node_address as is_node_address
 from holdfast.core.location.report import report_of
+from holdfast.core.observe.log_context import fields
 from holdfast.core.runtime.runtime import HostOptions, Runtime
 from holdfast.core.session.nodes import NodeInfo
 from holdfast.core.session.roots import usable_roots as usable_roots
@@ -39,6 +40,7 @@ from holdfast.embedded.unauthenticated import LIMIT, MOST, UnauthenticatedConnec
 from holdfast.schema.deferred import load_next
 from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.version import __version__
 from holdfast.server.app import App
 from holdfast.server.auth import LOOPBACK_HOSTS, Credentials, Hosts
 from holdfast.server.pty import SOCKET_OPTIONS
@@ -129,8 +131,10 @@ class _Server(uvicorn.Server):
         if sig == signal.SIGTERM and self._drain is not None and self._draining is None:
             self._draining = asyncio.get_running_loop().create_task(self._drained(self._drain), name="holdfast-drain")
             return
-        if self._ending is not None and not self.should_exit:
-            self._ending()
+        if not self.should_exit:
+            log.info("stopping", extra=fields(signal=signal.Signals(sig).name))
+            if self._ending is not None:
+                self._ending()
         super().handle_exit(sig, frame)
 
     async def _drained(self, drain: Callable[[], Awaitable[None]]) -> None:
@@ -211,6 +215,7 @@ async def serve(
                 origins=frozenset(asked.origins),
                 pty_environment=asked.pty_environment,
                 other_nodes=NodeCalls(runtime.nodes, runtime.node_secrets),
+                started=False,
             )
             near = _url(WILDCARDS.get(host, host), number) if not asked.local else WITHOUT_PORT
             roots = asked.roots or node.roots
@@ -226,6 +231,10 @@ async def serve(
                 async with _Background() as background:
 
                     def listening() -> None:
+                        app.probes.started = True
+                        log.info(
+                            "started", extra=fields(version=__version__, url=served.url, node=name, pid=os.getpid())
+                        )
                         ready(served)
                         background.start(load_deferred())
 
@@ -241,6 +250,7 @@ async def serve(
                     if asked.local:
                         background.start(_end_when_unused(server, runtime, asked.idle))
                     await server.serve(sockets=[local] if listener is None else [listener, local])
+    log.info("stopped")
     return 0
 
 
@@ -304,10 +314,11 @@ async def _reload(runtime: Runtime, reloaded: Callable[[Sequence[str]], None]) -
 
 async def _drain(runtime: Runtime, seconds: float) -> None:
     """Hand everything over that can be stopped between two turns."""
-    log.info("draining for at most %g s", seconds)
+    log.info("draining", extra=fields(seconds=seconds))
     runtime.placement.draining = True
     await runtime.takeover.stop()
     await runtime.execution.drain(seconds)
+    log.info("drained", extra=fields(left=runtime.execution.is_executing))
 
 
 def _has_terminal() -> bool:
@@ -331,6 +342,7 @@ def _config(app: App) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=connection,
+        log_config=None,
         log_level="error",  # malformed requests are not logged: anybody can send many
         lifespan="off",
         proxy_headers=False,

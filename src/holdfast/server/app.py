@@ -1,6 +1,7 @@
 """The ASGI application: host name, authorization, routing, decoding, handler, response, in that order.
 
-All checks before routing use only the head of the request; no body is read for a caller without credentials.
+All checks before routing use only the head of the request; no body is read for a caller without credentials. Probes are
+answered before any of them.
 
 A disconnect of the caller never cancels its request: the work is completed."""
 
@@ -25,11 +26,14 @@ from holdfast.server.extensions import report_authenticated
 from holdfast.server.handlers.events import NODE, RELAY, SIGNATURE
 from holdfast.server.head import read_head
 from holdfast.server.locations import named_place, served_location
+from holdfast.server.metrics import metrics_reply
+from holdfast.server.probes import Probes
 from holdfast.server.reply import cors, enclose, error_reply, preflight, send_content
+from holdfast.server.request_log import METRICS, PAGE, PREFLIGHT, REFUSED, RequestLog
 from holdfast.server.routes import Routes
 from holdfast.server.sse import HEADERS as STREAM_HEADERS
 from holdfast.server.sse import disconnected, send_stream
-from holdfast.server.types import ApiCall, HttpReply, Receive, Scope, Send, Streamed
+from holdfast.server.types import ApiCall, Headers, HttpReply, Receive, Scope, Send, Streamed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from holdfast.server.other_nodes import OtherNodes
     from holdfast.server.pty import PtyServer
     from holdfast.server.pty_environment import HostPtyEnvironment
+    from holdfast.server.request_log import LoggedRequest
     from holdfast.server.web.pages import Pages
     from holdfast.server.web.stream_ends import StreamEnd
 
@@ -64,10 +69,12 @@ class App:
         pty_environment: HostPtyEnvironment | None = None,
         other_nodes: OtherNodes | None = None,
         page: bool = True,
+        started: bool = True,
     ) -> None:
         """`hosts` are the accepted host names; None accepts any. `origins` are pages that may write, besides those that
         always may. `pty_environment` adds variables to terminals. Requests for terminals of `other_nodes` are passed on
-        to them. Without `page` there is nothing at `/`, and nobody can sign in."""
+        to them. Without `page` there is nothing at `/`, and nobody can sign in. An application that is not `started`
+        is ready when `probes.started` was set."""
         self._runtime = runtime
         self._access = Access(credentials, hosts, origins)
         self._body_limit = body_limit
@@ -77,6 +84,8 @@ class App:
         self._ptys = Lazy(self._make_ptys)
         self._routes = Routes(API, {"ptys": self._ptys})
         self._stopping = asyncio.Event()
+        self.probes = Probes(runtime, started=started)
+        self._request_log = RequestLog(runtime.observer.counters)
         self._pages = Lazy(self._make_pages) if page else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,6 +100,7 @@ class App:
 
     def stop(self) -> None:
         """End all streams, live ones with a final event, so that connections can close."""
+        self.probes.stopping = True
         self._runtime.log.announce(GlobalDisposed())
         self._stopping.set()
 
@@ -132,23 +142,38 @@ class App:
         return self._pages().ends.open(sign_in)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = self._request_log.begin(scope["method"])
+        if (probed := self.probes.answer(scope["method"], scope["path"])) is not None:
+            request.answered(scope["path"], probed.status)
+            await send_content(send, probed, cors(None))
+            return
         try:
             head = read_head(scope)
             self._access.check_host(head.headers)
         except ApiError as failure:
-            await send_content(send, error_reply(failure.public()), cors(None))
+            refused = error_reply(failure.public())
+            request.answered(REFUSED, refused.status)
+            await send_content(send, refused, cors(None))
             return
         cross_origin = cors(self._readable_by(head))
         if scope["method"] == "OPTIONS":
+            request.answered(PREFLIGHT, 204)
             await send_content(send, HttpReply(204, b""), preflight(head.headers, cross_origin))
             return
         try:
-            answer = await self._answer(scope, head, receive)
+            answer = await self._answer(scope, head, receive, request)
         except Exception as error:  # noqa: BLE001 - every failure becomes a public error here
             answer = error_reply(to_public(error), challenge=not is_page_call(head.headers))
         if isinstance(answer, HttpReply):
+            request.answered(request.route, answer.status)
             await send_content(send, answer, cross_origin)
             return
+        with request.streaming():
+            await self._stream(answer, scope, receive, send, cross_origin)
+
+    async def _stream(
+        self, answer: Streamed, scope: Scope, receive: Receive, send: Send, cross_origin: Headers
+    ) -> None:
         try:
             if scope["method"] == "HEAD":
                 await answer.frames.aclose()
@@ -166,17 +191,22 @@ class App:
             return None
         return origin
 
-    async def _answer(self, scope: Scope, head: Head, receive: Receive) -> HttpReply | Streamed:
+    async def _answer(self, scope: Scope, head: Head, receive: Receive, request: LoggedRequest) -> HttpReply | Streamed:
         if self._pages is not None and (scope["path"] == "/" or scope["path"].startswith("/web/")):
+            request.route = PAGE
             return await self._pages().answer(scope, head, receive)
         method, headers, query, sign_in = scope["method"], head.headers, head.query, None
         by_node = SIGNATURE in headers and scope["path"].startswith(TERMINALS) and self._verifies(scope, headers)
         if not by_node and not self._is_node(method, scope["path"], headers):
             sign_in = await self._authorized(head)
         report_authenticated(scope)
+        if scope["path"] == METRICS and method in ("GET", "HEAD"):
+            request.route = METRICS
+            return await metrics_reply(self._runtime, self._request_log.followers)
         if method not in ("GET", "HEAD"):
             self._access.check_page(headers)
         endpoint, handler, path = self._routes.find(method, scope.get("raw_path") or scope["path"].encode())
+        request.route = endpoint.path
         if self._access.credentials is None and endpoint.group in PRIVATE_GROUPS:
             self._access.check_page(headers)
         if endpoint.group == "ptys" and self._other_nodes is not None and not by_node:

@@ -1,8 +1,8 @@
 """Decides who may call, from which page and under which host name, using only the head of a request.
 
 Invariants
-- A request to another host name is refused, whatever it asks for: with DNS rebinding a page could point its own name at
-  this machine and then read and write as if it were ours.
+- A request to another host name is refused, whatever it asks for but probes: with DNS rebinding a page could point its
+  own name at this machine and then read and write as if it were ours.
 - A page of an unknown origin cannot write. Known are this server's own pages, the configured origins and, only with a
   password, pages of this machine, the desktop shells and the product's domain.
 - Credentials are compared in constant time."""

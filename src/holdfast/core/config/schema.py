@@ -354,11 +354,31 @@ class Storage(Section):
     first signs, all are accepted. It is read again while servers run. HOLDFAST_NODE_SECRET_FILE replaces it."""
 
 
+class Log(Section):
+    """Log lines of `holdfast serve`. Only the user's own configuration may set this; it is read at start."""
+
+    level: Literal["debug", "info", "warning", "error"] | None = None
+    """HOLDFAST_LOG_LEVEL and `--log-level` replace it."""
+    format: Literal["text", "json"] | None = None
+    """HOLDFAST_LOG_FORMAT and `--log-format` replace it."""
+
+
+class Telemetry(Section):
+    """Where traces are sent. Only the user's own configuration may set this; it is read at start."""
+
+    traces: str | None = None
+    """The address of a collector that takes OTLP over HTTP, such as `http://127.0.0.1:4318`."""
+    headers: dict[str, str] | None = None
+    """Sent with every request to it, such as `authorization`."""
+
+
 class Holdfast(Section):
     """Settings of this runtime that OpenCode does not have."""
 
     sandbox: Literal["off", "read-only", "workspace"] | Sandbox | None = None
     storage: Storage | None = None
+    log: Log | None = None
+    telemetry: Telemetry | None = None
 
     recovery: Literal["ask", "continue", "abandon"] | None = None
     """What happens at start to turns that ended with their process."""

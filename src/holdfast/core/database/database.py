@@ -66,6 +66,9 @@ class Database(Reads, Protocol):
     def waiting_since(self) -> float | None:
         """When the writer began to wait for another process (monotonic seconds), if it waits."""
 
+    def queued(self) -> int:
+        """How many units wait for a writer."""
+
     def identity(self) -> str:
         """Tells the server whose positions of the log these are from others; empty for a file."""
 
@@ -97,6 +100,7 @@ class SqliteDatabase:
         self.fetch_large_many = self._reader.fetch_large_many
         self.version = self._reader.version
         self.waiting_since = self._writer.waiting_since
+        self.queued = self._writer.queued
 
     def identity(self) -> str:
         return ""

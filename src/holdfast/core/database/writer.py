@@ -9,6 +9,7 @@ import logging
 import os
 import queue
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,8 @@ PREALLOCATED_PAGES = CHECKPOINT_PAGES + 100
 """The size to which the log usually grows before a checkpoint."""
 IDLE_SECONDS = 0.25
 """After this long without work, the log is preallocated."""
+TOLD_SECONDS = 1.0
+"""A wait for another process is told in the log if it was as long as this."""
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +70,9 @@ class Writer:
     def waiting_since(self) -> float | None:
         """When the thread began to wait for another process (monotonic seconds), for a status display."""
         return self._busy.since
+
+    def queued(self) -> int:
+        return self._jobs.qsize()
 
     def close(self) -> None:
         """Commit all queued units, then stop. Blocks until they are committed."""
@@ -128,8 +134,14 @@ class Writer:
             # If the thread ended here, all later commits would hang: every caller gets the error, and it goes on.
             log.exception("a batch of %d units failed", len(batch))
             outcomes = [error] * len(batch)
+        self._tell_wait()
         self._busy.since = None
         answer([(job, self._explain(outcome)) for job, outcome in zip(batch, outcomes, strict=True)])
+
+    def _tell_wait(self) -> None:
+        since = self._busy.since
+        if since is not None and (waited := time.monotonic() - since) >= TOLD_SECONDS:
+            log.warning("another process kept %s locked for %.1f s", self.path, waited)
 
     def _outcomes(self, batch: Sequence[Job]) -> list[Outcome]:
         if batch[-1].unit.rebuild:

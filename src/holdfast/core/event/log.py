@@ -11,6 +11,7 @@ Invariants
 from __future__ import annotations
 
 import functools
+import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ from holdfast.schema.location import Location
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from holdfast.core.clock import Ids
     from holdfast.core.database.database import Database
@@ -68,6 +69,8 @@ class EventLog:
         self._ids = ids
         self._preparation = Preparation(manifest, projectors, ids)
         self._public_types = _json_list(manifest.public_types)
+        self.observed: Callable[[Sequence[Record], float], None] | None = None
+        """Gets the events of each commit of this process, and how many seconds it took. It must not raise."""
         self.bus = Bus()
         self.signals = Signals(database)
         self.relay = Relay(database, self.bus, self.signals, self._announcements)
@@ -154,7 +157,9 @@ class EventLog:
                 else:
                     between.setdefault(count, []).append(payload)
         announce = functools.partial(self._announce_committed, prepared, location, metadata, between=between)
-        return self._database.submit(unit, announce)
+        if self.observed is None:
+            return self._database.submit(unit, announce)
+        return self._database.submit(unit, functools.partial(self._observe, durable, time.perf_counter(), announce))
 
     def write(
         self, aggregate_id: str, before: Sequence[Statement], local: Sequence[Statement], fence: Fence | None = None
@@ -314,6 +319,17 @@ class EventLog:
         self.bus.close()
 
     # -- details -----------------------------------------------------------------------------------------------
+
+    def _observe(
+        self,
+        events: Sequence[Record],
+        submitted: float,
+        announce: Callable[[Committed], None],
+        committed: Committed,
+    ) -> None:
+        announce(committed)
+        if self.observed is not None:
+            self.observed(events, time.perf_counter() - submitted)
 
     def _announce_committed(
         self,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.core.database.unit import Statement
+from holdfast.core.observe.log_context import note_turn
 from holdfast.core.runner.answer import Answer
 from holdfast.core.runner.open_answers import OpenText
 from holdfast.core.work_time import WorkTime, measuring
@@ -318,6 +319,7 @@ class TurnPublisher:
     def _start(self) -> MessageID:
         if self.message_id is None:
             self.message_id = self._ids.message()
+            note_turn(self.message_id)
             started = ev.StepStarted(
                 timestamp=self._clock.now(),
                 session_id=self.of.session_id,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.core.observe.log_context import note_turn
 from holdfast.core.runner.budget import total_input
 from holdfast.core.runner.prefix import Prefix
 from holdfast.core.runner.publish import TurnOf, TurnPublisher
@@ -142,6 +143,7 @@ class Sending:
 
     async def _attempt(self, ready: ReadyTurn) -> tuple[Turn, Outcome]:
         sessions, scope, ref = self._sessions, self._scope, ready.resolved.ref
+        note_turn(None)
         publisher = self.publisher(ready.agent.id, ref, ready.resolved.price)
         turn = self._turn(publisher, ready.tools, ready.settings)
         learned = self._models.learned.of(ref)

@@ -8,11 +8,13 @@ Invariants
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
+from holdfast.core.observe.log_context import fields
 from holdfast.core.session.budget_projector import BILLIONTHS
 from holdfast.core.session.budgets import admit, reserve, settle
 from holdfast.core.session.errors import BudgetReached
@@ -48,6 +50,8 @@ OUTPUT_SHARE = 8
 """The part of the longest answer that is reserved: one in so many tokens."""
 OUTPUT_TOKENS = 4096
 """At most so much is reserved for an answer. Most answers are shorter than what the model could give."""
+
+log = logging.getLogger(__name__)
 
 
 class Expected(Frozen):
@@ -147,6 +151,7 @@ class Spending:
         row: dict[str, Value] = {"session_id": self._session_id, "budget_id": reached.budget_id}
         row["since"] = self._clock.now()
         await outbox.publish(local=(Statement("pause.set", row),))
+        log.info("waiting for a budget", extra=fields(budget=reached.budget_id))
         await self._budgets.paused(self._session_id)
 
     async def paused(self) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.background_tasks import BackgroundTasks
 from holdfast.core.database.errors import Fenced, StorageError
+from holdfast.core.observe.log_context import working_for
 from holdfast.core.runtime.end_work import end_work
 from holdfast.core.runtime.exclusive_work import ExclusiveWork
 from holdfast.core.runtime.placement import TAKE, NoNodeServes, ServedElsewhere
@@ -65,9 +66,10 @@ class Execution:
         budgets: Budgets,
         placement: Placement,
         *,
+        failed: Callable[[Exception], None] = lambda error: None,
         goes_on: bool = True,
     ) -> None:
-        """`goes_on` is whether this process executes what others left."""
+        """`failed` is told why an execution failed. `goes_on` is whether this process executes what others left."""
         self._clock = clock
         self._log = events
         self._store = store
@@ -83,6 +85,7 @@ class Execution:
         """Sessions that go on only if something is still owed."""
         self._unstarted = Unstarted(events, store, clock)
         self._statuses = Statuses(events)
+        self._failed = failed
         self.closed = False
         """Whether everything was told to stop; nothing starts any more."""
         self._coordinator: RunCoordinator[str] = RunCoordinator(self._drain)
@@ -273,6 +276,11 @@ class Execution:
         """Whether this process executes a Session."""
         return bool(self._coordinator.active())
 
+    @property
+    def executing(self) -> int:
+        """How many Sessions this process executes."""
+        return len(self._coordinator.active())
+
     async def active(self) -> list[str]:
         return sorted({*self._coordinator.active(), *await self._ownership.all_elsewhere()})
 
@@ -310,6 +318,10 @@ class Execution:
                 self._background.start(self._take(session_id), f"take {session_id}")
 
     async def _drain(self, session_id: str, force: bool, interrupt: Interrupt) -> None:
+        with working_for(session_id):
+            await self._drained(session_id, force, interrupt)
+
+    async def _drained(self, session_id: str, force: bool, interrupt: Interrupt) -> None:
         session: Session | None = None
         pending: frozenset[str] = frozenset()
         self._unstarted.forget(session_id)
@@ -353,6 +365,7 @@ class Execution:
             await self._unstarted.note(session_id, pending)
             await self._stop_left_behind(session_id)
             await self._unstarted.note_cause(session_id, error)
+            self._failed(error)
             self._statuses.failed(session_id, session.location if session is not None else None, error)
             self._exclusive.give_up(session_id, error)
             raise

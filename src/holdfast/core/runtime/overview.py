@@ -30,14 +30,23 @@ if TYPE_CHECKING:
     from holdfast.core.session.stored_trees import StoredTrees, TreePlace
     from holdfast.schema.insight import WaitInfo
     from holdfast.schema.session import Session
+    from holdfast.schema.tree import NodeState
 
 MOST_OPEN = 500
 """Open Sessions that are told, those with the newest change."""
+MOST_COUNTED = 5_000
 LINE = 200
 """Characters of a line."""
 LOOKED_BACK = 500
 """Events before the newest answer among which its text and its usage are looked for."""
 LATEST = 2**53 - 1
+
+
+class OpenState(Frozen):
+    state: NodeState
+    waits: frozenset[str]
+    """The kinds of what it waits for."""
+    pending: int
 
 
 class OverviewFilter(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -111,6 +120,17 @@ class Overview:
             for wait in states.waits(session.id)
         ]
         return sorted(waits, key=lambda found: (found.wait.since, found.session_id))
+
+    async def states(self) -> list[OpenState]:
+        """What open Sessions do, those with the newest change; for counting."""
+        found = await self._open(OverviewFilter(), MOST_COUNTED)
+        states = await self._states.of(list(await self._places([session.id for session in found])))
+        told = [
+            OpenState(states.state(id), frozenset(wait.kind for wait in states.waits(id)), states.rows[id].pending)
+            for id in (session.id for session in found)
+            if id in states.rows
+        ]
+        return [state for state in told if state.state != "idle"]
 
     async def _open(self, chosen: OverviewFilter, limit: int) -> list[Session]:
         running = encode(await self._execution.active()).decode()

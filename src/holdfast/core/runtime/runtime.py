@@ -13,6 +13,7 @@ from holdfast.core.catalog.models_dev import ModelsDev
 from holdfast.core.clock import Clock, Ids, SystemClock
 from holdfast.core.config.environment import directories
 from holdfast.core.config.node import configured_node
+from holdfast.core.config.telemetry import configured_traces
 from holdfast.core.config.trust import TRUST_EVERYTHING, TrustStore
 from holdfast.core.context.epoch import Epochs
 from holdfast.core.context.file_cache import FileCache
@@ -38,6 +39,7 @@ from holdfast.core.location.service_map import ServiceMap
 from holdfast.core.location.settings import image_limits, session_settings
 from holdfast.core.mcp.background_starts import BackgroundStarts
 from holdfast.core.mcp.leftovers import McpLeftovers
+from holdfast.core.observe.observer import Observer
 from holdfast.core.process.git import Git
 from holdfast.core.process.protection import ProcessProtection
 from holdfast.core.process.sandbox.backends import Backends
@@ -120,6 +122,7 @@ if TYPE_CHECKING:
     from holdfast.core.permission.rules import Authority
     from holdfast.core.process.sandbox.confinement import Setting
     from holdfast.core.runner.settings import RecoveryPolicy
+    from holdfast.core.runtime.gauges import Gauges
     from holdfast.schema.model import ModelRef
 else:
     inspecting = deferred("holdfast.core.inspect.inspection")
@@ -177,6 +180,7 @@ class Runtime:
         self._ids = ids or Ids(self._clock)
         self._transport = transport or self._default_transport()
         self.place = storage_place(database, self._environment, self.paths.database, self._options.config)
+        self._trace_settings = configured_traces(self._environment)
         self.trust_store = TrustStore(directories(self._environment).state)
         self.own_ports: set[int] = set()
         self.application_tools = ApplicationTools()
@@ -202,6 +206,8 @@ class Runtime:
         stack.callback(self.database.close)
         stack.push_async_callback(self._transport.close)
         self.log = EventLog(self.database, MANIFEST, SESSION_PROJECTORS, ids)
+        self.observer = Observer()
+        self.log.observed = self.observer.committed
         self.store = SessionStore(self.database)
         liveness = liveness_on(self.database, self.paths.owners)
         self._ownership = Ownership(self.database, self.log, ids, clock, liveness)
@@ -295,11 +301,12 @@ class Runtime:
                 self.budgets,
                 self.placement,
             ),
+            failed=self.observer.counters.failed,
             goes_on=self._options.goes_on,
         )
         sign_ins = SignInForms(self.log, self.database, self.credentials, clock, wakeups, goes_on=self._options.goes_on)
         self.recovery = Recovery(sessions, self.database, self.execution, tasks, trees, self._recovery_policy, sign_ins)
-        self.takeover = Takeover(self.nodes, self._ownership, self.recovery, self.node_secrets)
+        self.takeover = Takeover(self.nodes, self._ownership, self.recovery, self.observer.counters, self.node_secrets)
         states = SessionStates(self.database, self.store, trees, self.execution, clock)
         self.trees = Trees(trees, states)
         self.open_requests = OpenRequests(self.database, trees, self.recovery, self.locations)
@@ -324,8 +331,29 @@ class Runtime:
         self.instructions = InstructionEntries(self.log, self.store, clock)
         self.resolving = IdLocks()
         self.one_shot = OneShotAnswers(sessions, self.locations, self._transport, self._environment)
+        self._start_traces(stack, trees)
         for part in (tasks, self.sessions, self.execution, self.recovery, sign_ins, self.takeover):
             stack.push_async_callback(part.close)
+
+    def _start_traces(self, stack: AsyncExitStack, trees: StoredTrees) -> None:
+        """Nothing of it is imported where no traces are wanted. It closes after all executions have ended."""
+        if (settings := self._trace_settings) is None:
+            return
+        from holdfast.core.traces.exporter import TraceExporter
+        from holdfast.core.traces.sending import TraceSender
+        from holdfast.core.traces.session_traces import SessionTraces
+
+        traces = SessionTraces(self.database, trees)
+        exporter = TraceExporter(traces, TraceSender(settings), self.observer.counters)
+        self.observer.traced = exporter.committed
+        stack.push_async_callback(exporter.close)
+
+    @cached_property
+    def gauges(self) -> Gauges:
+        """Only who reads metrics needs it."""
+        from holdfast.core.runtime.gauges import Gauges
+
+        return Gauges(self.database, self.place, self.overview, self.execution, self.placement, self.observer.started)
 
     @cached_property
     def inspection(self) -> Inspection:

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.background_tasks import BackgroundTasks
 from holdfast.core.database.errors import StorageError
+from holdfast.core.observe.log_context import fields
 from holdfast.core.session.nodes import rank
 
 if TYPE_CHECKING:
+    from holdfast.core.observe.counters import Counters
     from holdfast.core.runtime.recovery import Recovery
     from holdfast.core.session.node_secrets import NodeSecrets
     from holdfast.core.session.nodes import NodeInfo, Nodes
@@ -34,9 +36,15 @@ class Takeover:
     """One for each process that serves."""
 
     def __init__(
-        self, nodes: Nodes, ownership: Ownership, recovery: Recovery, secrets: NodeSecrets | None = None
+        self,
+        nodes: Nodes,
+        ownership: Ownership,
+        recovery: Recovery,
+        counters: Counters,
+        secrets: NodeSecrets | None = None,
     ) -> None:
         """`secrets` are kept up to date, for requests of other nodes."""
+        self._counters = counters
         self._secrets = secrets
         self._nodes = nodes
         self._ownership = ownership
@@ -102,6 +110,8 @@ class Takeover:
         return gone
 
     def _begin(self, gone: set[str]) -> None:
+        self._counters.takeovers.add(len(gone))
+        log.info("processes ended, looking through what they left", extra=fields(processes=sorted(gone)))
         self._working.start(self._take_over(gone), "holdfast-recovery")
 
     async def _take_over(self, gone: set[str]) -> None:

@@ -38,6 +38,7 @@ class PostgresDatabase:
         self.fetch_large_many = self._reader.fetch_large_many
         self.version = self.listener.version
         self.waiting_since = self._writers.waiting_since
+        self.queued = self._writers.queued
 
     def identity(self) -> str:
         return hashlib.blake2b((self.address.server or "").encode(), digest_size=4).hexdigest()

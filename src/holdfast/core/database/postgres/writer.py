@@ -83,6 +83,9 @@ class Writers:
         """When the first of them began to wait for a database that is away (monotonic seconds)."""
         return min((since for writer in self._writers if (since := writer.waiting_since()) is not None), default=None)
 
+    def queued(self) -> int:
+        return sum(writer.queued() for writer in self._writers)
+
     def close(self) -> None:
         """Commit all queued units, then stop. What cannot be committed in time fails."""
         if self._closed:
@@ -108,6 +111,9 @@ class Writer:
 
     def put(self, job: Job) -> None:
         self._jobs.put(job)
+
+    def queued(self) -> int:
+        return self._jobs.qsize()
 
     def waiting_since(self) -> float | None:
         return self._course.waiting_since()

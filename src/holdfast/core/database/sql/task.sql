@@ -172,3 +172,7 @@ limit 1
 -- name: task.any_unfinished
 -- Whether a child of this Session works on a background task.
 select 1 from session_task where session_id = :session_id and background = 1 and delivered = 0 limit 1
+
+-- name: task.giver
+-- The Session whose call gave this input to a child.
+select session_id from session_task where child_id = :child_id and prompt_id = :prompt_id limit 1
