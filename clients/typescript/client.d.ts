@@ -188,6 +188,10 @@ export interface SessionsOperations {
   export(input: { sessionID: string; format?: "bundle" | "html" | "json" | "markdown" | null | undefined; redact?: boolean | null | undefined }, options?: CallOptions): Promise<Uint8Array>
   /** Import all Sessions of a bundle, or none. Nothing is executed: unfinished work waits for a decision. Fails with ConflictError. */
   importBundle(input: { bundle: string; directory?: string | null | undefined }, options?: CallOptions): Promise<ImportReport>
+  /** Say that retention must not remove a Session, or with `pinned: false` that it may. Fails with SessionNotFoundError. */
+  pin(input: { sessionID: string; pinned?: boolean | null | undefined }, options?: CallOptions): Promise<Session>
+  /** Interrupt Sessions and remove them for good with everything below them: events, messages, attachments, managed files, isolated copies and file snapshots that no other Session needs. Repeating it completes a purge that broke off. Fails with ConflictError, SessionNotFoundError. */
+  purge(input: { sessions: readonly string[] }, options?: CallOptions): Promise<PurgeReport>
 }
 
 export interface PermissionsOperations {
@@ -1653,6 +1657,15 @@ export interface PtyUpdated {
   readonly info: Pty
 }
 
+export interface PurgeReport {
+  readonly sessions: readonly string[]
+  readonly events: number
+  readonly files: number
+  readonly bytes: number
+  readonly snapshots: number
+  readonly notes?: readonly string[]
+}
+
 export interface Question {
   readonly question: string
   readonly header: string
@@ -1738,6 +1751,7 @@ export interface RecordTime {
   readonly updated: number
   readonly compacting?: number
   readonly archived?: number
+  readonly pinned?: number
 }
 
 export interface ReferenceInfo {
@@ -2023,6 +2037,7 @@ export interface SessionTime {
   readonly created: number
   readonly updated: number
   readonly archived?: number
+  readonly pinned?: number
 }
 
 export interface SessionTree {

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.store("sqlite", reason="plans and pages of SQLite")
 QUERIES = load_queries()
 FEW = {
     "activity.all": "only Sessions that owe an answer have a row",
+    "deleted.roots": "all of them are asked for",
     "event.aggregates": "all of them are asked for",
     "form.open_of_integration": "only open requests are in the index",
     "inbox.lost_wakes": "only pending inputs have a row",
@@ -31,6 +32,9 @@ FEW = {
     "page_code.trim": "there are at most 100",
     "page_sign_in.list": "there are at most 100",
     "page_sign_in.trim": "there are at most 100",
+    "purge.remove_control": "only requests that no process has answered yet have a row",
+    "purge.remove_links": "links are good for minutes",
+    "purge.unfinished": "only Sessions that are being purged are in the index",
     "request.open_of_tree": "only open requests are in the index",
     "request.owned": "only open requests are in the index",
     "session.list_asc": "in the order of the index, up to the limit",

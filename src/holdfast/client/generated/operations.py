@@ -31,6 +31,7 @@ from holdfast.schema.prompt import Admission
 from holdfast.schema.pty import Pty, PtyTicket
 from holdfast.schema.question import QuestionRequest
 from holdfast.schema.rendered import ApprovalLink, CallBody, Entry
+from holdfast.schema.retention import PurgeReport
 from holdfast.schema.session import Revert, Session, SessionActive
 from holdfast.schema.session_message import SessionMessage
 from holdfast.schema.timeline import Timeline
@@ -252,6 +253,12 @@ SESSIONS_EXPORT: Operation[bytes] = Operation(
 )
 SESSIONS_IMPORT_BUNDLE: Operation[ImportReport] = Operation(
     "POST", "/api/session/import", frozenset({400, 401, 409}), "data", ImportReport
+)
+SESSIONS_PIN: Operation[Session] = Operation(
+    "POST", "/api/session/{sessionID}/pin", frozenset({400, 401, 404}), "data", Session
+)
+SESSIONS_PURGE: Operation[PurgeReport] = Operation(
+    "POST", "/api/session/purge", frozenset({400, 401, 404, 409}), "data", PurgeReport
 )
 PERMISSIONS_LIST_REQUESTS: Operation[Located[builtins.list[PermissionRequest]]] = Operation(
     "GET", "/api/permission/request", frozenset({400, 401}), "location", builtins.list[PermissionRequest]

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from holdfast.schema.pty import Pty, PtySize, PtyTicket
     from holdfast.schema.question import QuestionRequest
     from holdfast.schema.rendered import ApprovalLink, CallBody, Entry
+    from holdfast.schema.retention import PurgeReport
     from holdfast.schema.session import ForkBefore, ForkThrough, Revert, Session, SessionActive
     from holdfast.schema.session_message import SessionMessage
     from holdfast.schema.timeline import Timeline
@@ -667,6 +668,23 @@ class SessionsGroup:
         return self._core.call(
             operations.SESSIONS_IMPORT_BUNDLE,
             payload={"bundle": bundle, "directory": directory},
+            options=options,
+        )
+
+    def pin(self, session_id: str, *, pinned: bool | None = None, options: Options | None = None) -> Session:
+        """Say that retention must not remove a Session, or with `pinned: false` that it may. Fails with SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_PIN,
+            params={"sessionID": session_id},
+            payload={"pinned": pinned},
+            options=options,
+        )
+
+    def purge(self, *, sessions: Sequence[str], options: Options | None = None) -> PurgeReport:
+        """Interrupt Sessions and remove them for good with everything below them: events, messages, attachments, managed files, isolated copies and file snapshots that no other Session needs. Repeating it completes a purge that broke off. Fails with ConflictError, SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_PURGE,
+            payload={"sessions": sessions},
             options=options,
         )
 

@@ -40,6 +40,8 @@ PROGRESS_STEPS = 1_000_000
 # Small on purpose: appends touch the same few pages, the operating system keeps the rest, and memory stays flat.
 CACHE = "cache_size=-4000"
 SYNCHRONOUS = "synchronous=full"
+# What is deleted or replaced is overwritten with zeros, so that nothing of a purged Session stays in the file.
+ERASING = "secure_delete=on"
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +75,7 @@ def connect(path: str, busy: BusyWait, *, readonly: bool = False) -> apsw.Connec
     connection.set_busy_handler(busy)
     # Plans do not depend on bound values; otherwise SQLite prepares some statements again at each execution.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    for pragma in ("foreign_keys=on", SYNCHRONOUS, CACHE, "wal_autocheckpoint=0", "temp_store=memory"):
+    for pragma in ("foreign_keys=on", SYNCHRONOUS, CACHE, ERASING, "wal_autocheckpoint=0", "temp_store=memory"):
         connection.execute(f"pragma {pragma}").fetchall()
     if readonly:
         connection.execute("pragma query_only=on").fetchall()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import AsyncExitStack
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,6 +20,7 @@ from holdfast.core.context.metrics import Metrics
 from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.context.remote import RemoteInstructions, WebFetch
 from holdfast.core.credential.store import CredentialStore
+from holdfast.core.database.erasure import erase_former_contents
 from holdfast.core.database.info import describe_store
 from holdfast.core.database.opening import open_database
 from holdfast.core.database.place import place_identity
@@ -60,6 +61,7 @@ from holdfast.core.runtime.paths import Paths as Paths
 from holdfast.core.runtime.paths import default_paths as default_paths
 from holdfast.core.runtime.placement import Placement
 from holdfast.core.runtime.prompt_check import PromptCheck
+from holdfast.core.runtime.purges import Purges
 from holdfast.core.runtime.recovery import Recovery
 from holdfast.core.runtime.reverts import Reverts
 from holdfast.core.runtime.session_search import SessionSearch
@@ -93,6 +95,7 @@ from holdfast.core.snapshot.copy_offer import CopyOffers, CopyServices
 from holdfast.core.snapshot.copy_sessions import CopySessions
 from holdfast.core.snapshot.copy_sweep import CopySweep
 from holdfast.core.snapshot.isolated_copies import IsolatedCopies
+from holdfast.core.snapshot.pruning import SnapshotPruning
 from holdfast.core.tool.output import OutputStore
 from holdfast.core.tool.registry import ApplicationTools
 from holdfast.core.web.fetch import Fetcher
@@ -309,6 +312,18 @@ class Runtime:
         checks = EnvironmentChecks(self.system, self.database, self.paths.data, self.locations, self.location)
         self.doctor = Doctor(self.log, checks, self.locations, self.location)
         self.tree_tail = TreeTail(self.database, self.log.relay, ids, trees.member_ids)
+        tree_changes = TreeChanges(sessions, trees, self.execution, records, tasks)
+        self.purges = Purges(
+            self.log,
+            self.database,
+            self.store,
+            trees,
+            tree_changes,
+            self.outputs,
+            copies,
+            SnapshotPruning(self.database, here.data / "snapshot", copies.folder, self._environment),
+            partial(erase_former_contents, self.place),
+        )
         self.sessions = Sessions(
             sessions,
             execution=self.execution,
@@ -319,7 +334,8 @@ class Runtime:
             recovery=self.recovery,
             waits=Waits(self.database, self.store, self.execution, self._ownership, clock),
             check=PromptCheck(self.locations, self.epochs),
-            tree_changes=TreeChanges(sessions, trees, self.execution, records, tasks),
+            tree_changes=tree_changes,
+            purges=self.purges,
         )
         self.instructions = InstructionEntries(self.log, self.store, clock)
         self.resolving = IdLocks()

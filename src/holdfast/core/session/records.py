@@ -145,6 +145,11 @@ class SessionRecords:
         now = self._clock.now() if archived else None
         return await self._update(session_id, lambda record: replace(record, time=replace(record.time, archived=now)))
 
+    async def pin(self, session_id: str, *, pinned: bool = True) -> Session:
+        """Say whether retention must leave the Session alone."""
+        now = self._clock.now() if pinned else None
+        return await self._update(session_id, lambda record: replace(record, time=replace(record.time, pinned=now)))
+
     async def delete(self, session_id: str) -> None:
         """Delete the Session and its projections, except for messages that forks share. Its events stay in the log.
         Raises SessionHasChildren."""
