@@ -384,6 +384,8 @@ export interface SystemOperations {
   info(options?: CallOptions): Promise<SystemInfo>
   /** Compare what clients see with the event log, and check the configuration. A caller that disconnects ends it. One at a time. Fails with ConflictError. */
   doctor(options?: CallOptions): Promise<DoctorReport>
+  /** What uses the disk, the largest Sessions, and what could be freed and how. Reads the sizes of all events. */
+  disk(options?: CallOptions): Promise<DiskReport>
 }
 
 export interface Admission {
@@ -748,6 +750,21 @@ export interface Current {
   readonly type: "current"
 }
 
+export interface DiskReport {
+  readonly data: string
+  readonly free?: number
+  readonly uses: readonly DiskUse[]
+  readonly largest: readonly LargeSession[]
+}
+
+export interface DiskUse {
+  readonly name: string
+  readonly path: string
+  readonly bytes: number
+  readonly free?: number
+  readonly how: string
+}
+
 export interface DoctorFinding {
   readonly check: "clock" | "configuration" | "database" | "disk" | "files" | "mcp" | "models" | "processes" | "rows"
   readonly level: "error" | "warning"
@@ -1058,6 +1075,14 @@ export interface JsonFormat {
 export interface KeyMethod {
   readonly type: "key"
   readonly label?: string
+}
+
+export interface LargeSession {
+  readonly id: string
+  readonly title?: string
+  readonly directory?: string
+  readonly events: number
+  readonly bytes: number
 }
 
 export interface LedgerEntry {

@@ -216,6 +216,7 @@ export function createClient(options) {
     system: {
       info: call({ method: "GET", path: "/api/system", shape: "data", errors: [400, 401], input: false }),
       doctor: call({ method: "POST", path: "/api/system/doctor", shape: "data", errors: [400, 401, 409], input: false }),
+      disk: call({ method: "GET", path: "/api/system/disk", shape: "data", errors: [400, 401], input: false }),
     },
   }
 }

@@ -53,6 +53,7 @@ COMMANDS = (
     "export",
     "import",
     "verify",
+    "retention",
     "completion",
 )
 MODULES = {"import": "import_bundle"}

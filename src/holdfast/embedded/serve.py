@@ -238,6 +238,7 @@ async def serve(
                         drain=partial(_drain, runtime, asked.drain) if asked.drain else None,
                     )
                     background.start(_report(runtime, reported))
+                    background.start(runtime.retention.regularly())
                     if asked.local:
                         background.start(_end_when_unused(server, runtime, asked.idle))
                     await server.serve(sockets=[local] if listener is None else [listener, local])

@@ -20,3 +20,39 @@ class PurgeReport(Record):
     """Objects of file snapshots that no other Session needs."""
     notes: tuple[str, ...] = ()
     """What is still to be done, and by whom."""
+
+
+class RetentionItem(Record):
+    """A tree that goes, or would go."""
+
+    id: SessionIDField
+    """Its root."""
+    title: str
+    directory: str
+    sessions: int
+    updated: int
+    """When anything of it changed last, in milliseconds since the epoch."""
+    reason: str
+
+
+class RetentionReport(Record):
+    dry_run: bool
+    trees: int
+    """How many there are."""
+    pinned: int
+    busy: int
+    items: tuple[RetentionItem, ...]
+    """What was removed, or would be."""
+    deleted: int = 0
+    """Deleted trees whose remains were removed, or would be."""
+    events: int = 0
+    files: int = 0
+    bytes: int = 0
+    """Of the events and files that were removed."""
+    freed: int = 0
+    """Bytes that the database file is smaller now."""
+    snapshots: int = 0
+    exported: tuple[str, ...] = ()
+    """The bundles that were written."""
+    notes: tuple[str, ...] = ()
+    """What stayed although the policy names it, and why; and what else is to be done."""

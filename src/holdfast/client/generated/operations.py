@@ -17,6 +17,7 @@ from holdfast.schema.budget import BudgetInfo, UsageInfo
 from holdfast.schema.bundle import ImportReport
 from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
 from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
+from holdfast.schema.disk import DiskReport
 from holdfast.schema.form import Form, FormState
 from holdfast.schema.inbox import InboxInput
 from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
@@ -457,4 +458,7 @@ SYSTEM_INFO: Operation[SystemInfo] = Operation(
 )
 SYSTEM_DOCTOR: Operation[DoctorReport] = Operation(
     "POST", "/api/system/doctor", frozenset({400, 401, 409}), "data", DoctorReport
+)
+SYSTEM_DISK: Operation[DiskReport] = Operation(
+    "GET", "/api/system/disk", frozenset({400, 401}), "data", DiskReport
 )

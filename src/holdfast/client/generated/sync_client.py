@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.schema.bundle import ImportReport
     from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
     from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
+    from holdfast.schema.disk import DiskReport
     from holdfast.schema.form import Form, FormField, FormState
     from holdfast.schema.inbox import InboxInput
     from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
@@ -1356,6 +1357,13 @@ class SystemGroup:
         """Compare what clients see with the event log, and check the configuration. A caller that disconnects ends it. One at a time. Fails with ConflictError."""
         return self._core.call(
             operations.SYSTEM_DOCTOR,
+            options=options,
+        )
+
+    def disk(self, *, options: Options | None = None) -> DiskReport:
+        """What uses the disk, the largest Sessions, and what could be freed and how. Reads the sizes of all events."""
+        return self._core.call(
+            operations.SYSTEM_DISK,
             options=options,
         )
 

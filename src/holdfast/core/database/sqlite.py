@@ -115,6 +115,8 @@ def migrate(connection: apsw.Connection, path: str, *, transferring: bool = Fals
     if used and (not transferring or found < len(migrations)):  # a file that takes no changes cannot be upgraded
         _refuse_transferred(connection, path)
     if path != MEMORY:
+        if not used:  # only possible before the first table; see shrinking.py
+            connection.execute("pragma auto_vacuum=incremental").fetchall()
         connection.execute("pragma journal_mode=wal").fetchall()
     if found == len(migrations):
         return
@@ -124,9 +126,22 @@ def migrate(connection: apsw.Connection, path: str, *, transferring: bool = Fals
         with _logged_upgrade(connection, path, found, len(migrations)):
             _run(connection, migrations, found, path)
             if found:  # as long as people are told: closing would do it too
+                _map_pages(connection, path)
                 connection.execute("pragma wal_checkpoint(truncate)").fetchall()
     finally:
         connection.execute("pragma foreign_keys=on").fetchall()
+
+
+def _map_pages(connection: apsw.Connection, path: str) -> None:
+    """Write a small file of an earlier version anew, so that it can shrink. A large one is left to `compact`."""
+    size = int(connection.pragma("page_count")) * int(connection.pragma("page_size"))
+    if path == MEMORY or size > UPGRADE_BYTES or int(connection.pragma("auto_vacuum")):
+        return
+    try:
+        connection.execute("pragma auto_vacuum=incremental").fetchall()
+        connection.execute("vacuum").fetchall()
+    except (apsw.FullError, apsw.BusyError, apsw.IOError) as error:
+        log.warning("%s was not written anew and keeps its size: %s", path, error)
 
 
 def _refuse_transferred(connection: apsw.Connection, path: str) -> None:

@@ -124,7 +124,7 @@ class Purges:
         for number, id in enumerate(session_ids):
             told("deleting", number, len(session_ids))
             if await self._store.find(id) is not None:  # not if it went with its parent
-                await self._tree_changes.delete(id)
+                await self._tree_changes.delete(id, purging=True)
                 deleted += 1
         for start in range(0, len(session_ids), MARKED_AT_ONCE):
             marked = session_ids[start : start + MARKED_AT_ONCE]

@@ -123,6 +123,8 @@ if TYPE_CHECKING:
     from holdfast.core.permission.rules import Authority
     from holdfast.core.process.sandbox.confinement import Setting
     from holdfast.core.runner.settings import RecoveryPolicy
+    from holdfast.core.runtime.disk_use import DiskUses
+    from holdfast.core.runtime.retention_runs import RetentionRuns
     from holdfast.schema.model import ModelRef
 else:
     inspecting = deferred("holdfast.core.inspect.inspection")
@@ -313,6 +315,7 @@ class Runtime:
         self.doctor = Doctor(self.log, checks, self.locations, self.location)
         self.tree_tail = TreeTail(self.database, self.log.relay, ids, trees.member_ids)
         tree_changes = TreeChanges(sessions, trees, self.execution, records, tasks)
+        pruning = SnapshotPruning(self.database, here.data / "snapshot", copies.folder, self._environment)
         self.purges = Purges(
             self.log,
             self.database,
@@ -321,9 +324,10 @@ class Runtime:
             tree_changes,
             self.outputs,
             copies,
-            SnapshotPruning(self.database, here.data / "snapshot", copies.folder, self._environment),
+            pruning,
             partial(erase_former_contents, self.place),
         )
+        self._pruning = pruning
         self.sessions = Sessions(
             sessions,
             execution=self.execution,
@@ -354,6 +358,28 @@ class Runtime:
         from holdfast.core.bundle.bundles import Bundles
 
         return Bundles(self.log, self.database, self.store, self.outputs, self.project, self._clock)
+
+    @cached_property
+    def retention(self) -> RetentionRuns:
+        """Only servers and who asks for it need it."""
+        from holdfast.core.runtime.retention_runs import RetentionRuns
+
+        return RetentionRuns(
+            self.database,
+            self.place,
+            self.purges,
+            self._pruning,
+            lambda: self.bundles,
+            self._environment,
+            self._clock,
+        )
+
+    @cached_property
+    def disk_uses(self) -> DiskUses:
+        """Only who asks for it needs it."""
+        from holdfast.core.runtime.disk_use import DiskUses
+
+        return DiskUses(self.database, self.place, self.paths.data)
 
     @property
     def environment(self) -> dict[str, str]:

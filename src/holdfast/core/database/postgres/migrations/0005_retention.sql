@@ -22,4 +22,3 @@ alter table session add column time_pinned bigint;
 
 -- When a server last began to apply the retention policy by itself: one of several servers does.
 create table retention_run (id bigint not null, time bigint not null, primary key (id));
-insert into retention_run (id, time) values (0, 0);

@@ -20,4 +20,3 @@ alter table session add column time_pinned integer;
 
 -- When a server last began to apply the retention policy by itself: one of several servers does.
 create table retention_run (id integer primary key check (id = 0), time integer not null);
-insert into retention_run (id, time) values (0, 0);
