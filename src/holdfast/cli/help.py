@@ -9,7 +9,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Look": ("sessions", "usage", "context", "web"),
     "Set up": ("auth", "models", "agents", "commands", "skills", "mcp", "config", "trust", "completion"),
     "Serve": ("serve",),
-    "Maintain": ("doctor", "export", "import", "verify", "retention", "migrate", "demo"),
+    "Maintain": ("doctor", "export", "import", "verify", "retention", "backup", "restore", "migrate", "demo"),
 }
 OTHERS = "Other commands"
 EXAMPLES = (

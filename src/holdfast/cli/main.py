@@ -54,6 +54,8 @@ COMMANDS = (
     "import",
     "verify",
     "retention",
+    "backup",
+    "restore",
     "completion",
 )
 MODULES = {"import": "import_bundle"}

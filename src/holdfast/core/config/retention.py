@@ -48,7 +48,7 @@ def configured_retention(environment: Mapping[str, str]) -> RetentionPolicy | No
     if not found:
         return None
     general = msgspec.convert(found, Retention)
-    projects = {user_path(path, environment): limits for path, limits in (general.projects or {}).items()}
+    projects = {str(user_path(path, environment)): limits for path, limits in (general.projects or {}).items()}
     export = Path(user_path(general.export, environment)) if general.export else None
     relative = [path for path in (*projects, *([str(export)] if export else [])) if not Path(path).is_absolute()]
     if relative:

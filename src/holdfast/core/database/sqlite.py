@@ -87,7 +87,7 @@ def prepare(path: Path, *, transferring: bool = False) -> None:
     new file to WAL at once can fail even with a busy handler. Only a transfer opens a file that has the mark of one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _exclusive(path.with_name(path.name + ".lock")):
+        with exclusive(path.with_name(path.name + ".lock")):
             # Made here, for its owner only: SQLite gives its companions the same mode.
             # Only if it is new: closing any descriptor of a database drops the locks that this process has on it.
             with suppress(FileExistsError):
@@ -221,7 +221,8 @@ def translate(error: apsw.Error, path: str, waited: float = BUSY_SECONDS) -> Sto
 
 
 @contextmanager
-def _exclusive(path: Path) -> Iterator[None]:
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold a lock on a file beside the database, which everybody takes who creates or upgrades it."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
