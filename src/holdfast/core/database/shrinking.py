@@ -68,6 +68,8 @@ async def shrink(place: Place, told: Callable[[int, int], None] = lambda done, t
     if not space.shrinks:
         return NOT_SHRUNK
     with closing(await asyncio.to_thread(connect, str(place), BusyWait())) as connection:
+        # Not synced while others wait for the lock: a step that is lost with the power is done again.
+        connection.execute("pragma synchronous=normal").fetchall()
         left = total = int(connection.pragma("freelist_count"))
         steps = 0
         while left:

@@ -123,9 +123,11 @@ class Purges:
         deleted = 0
         for number, id in enumerate(session_ids):
             told("deleting", number, len(session_ids))
+            began = time.monotonic()
             if await self._store.find(id) is not None:  # not if it went with its parent
                 await self._tree_changes.delete(id, purging=True)
                 deleted += 1
+                await asyncio.sleep(time.monotonic() - began)
         for start in range(0, len(session_ids), MARKED_AT_ONCE):
             marked = session_ids[start : start + MARKED_AT_ONCE]
             marks = tuple(Statement("purge.mark", {"id": id}) for id in marked)
