@@ -64,7 +64,7 @@ async def working(hf: Holdfast, sessions: list[str], turns: list[float]) -> Asyn
             began = time.monotonic()
             await hf.run("again", session=session)
             turns.append(time.monotonic() - began)
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(1)  # a model thinks longer
 
     tasks = [asyncio.create_task(work(session)) for session in sessions]
     try:
@@ -111,7 +111,7 @@ async def test_retention_beside_working_sessions(
     assert removed == SESSIONS + RUNNING - SESSIONS // 10
     assert after < before / 2
     assert waited < MOST_DELAY
-    assert statistics.median(busy) - statistics.median(calm) < MOST_DELAY
+    assert statistics.quantiles(busy, n=20)[18] - statistics.quantiles(calm, n=20)[18] < MOST_DELAY
 
 
 async def _by_process(variables: dict[str, str], home: Path) -> int:

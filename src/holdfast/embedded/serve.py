@@ -228,6 +228,7 @@ async def serve(
                     def listening() -> None:
                         ready(served)
                         background.start(load_deferred())
+                        background.start(_keep_policy(runtime))
 
                     server = _Server(
                         _config(app),
@@ -238,7 +239,6 @@ async def serve(
                         drain=partial(_drain, runtime, asked.drain) if asked.drain else None,
                     )
                     background.start(_report(runtime, reported))
-                    background.start(runtime.retention.regularly())
                     if asked.local:
                         background.start(_end_when_unused(server, runtime, asked.idle))
                     await server.serve(sockets=[local] if listener is None else [listener, local])
@@ -284,6 +284,11 @@ async def load_deferred() -> None:
     """Import the deferred modules one by one, so that requests are answered in between and none of them imports."""
     while load_next():  # noqa: ASYNC110 - lets requests run; there is nothing to wait for
         await asyncio.sleep(0)
+
+
+async def _keep_policy(runtime: Runtime) -> None:
+    """Complete purges and apply the retention policy, from time to time."""
+    await runtime.retention.regularly()
 
 
 async def _report(runtime: Runtime, reported: Callable[[ConfigReport], None]) -> None:

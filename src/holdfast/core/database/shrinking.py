@@ -1,7 +1,7 @@
 """Gives free pages of a database file back to the file system, in small commits beside the writer's.
 
 Invariants
-- A step holds the write lock for a few milliseconds, and the pause after it is at least as long.
+- A step holds the write lock for a few milliseconds.
 - A file without a map of its pages (`auto_vacuum`) keeps its size; only `compact` gives it one, by writing it anew."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from holdfast.core.database.sqlite import BusyWait, connect, translate
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from holdfast.core.database.place import Place
 
@@ -57,9 +57,13 @@ def file_space(path: Path) -> FileSpace:
         )
 
 
-async def shrink(place: Place, told: Callable[[int, int], None] = lambda done, total: None) -> str | None:
-    """Give all free pages back. `told` gets how many pages are done, and how many there were. Returns why that is not
-    done, if it is not."""
+async def shrink(
+    place: Place,
+    pause: Callable[[float], Awaitable[None]],
+    told: Callable[[int, int], None] = lambda done, total: None,
+) -> str | None:
+    """Give all free pages back. `pause` gets how long a step took; `told` how many pages are done, and how many there
+    were. Returns why that is not done, if it is not."""
     if not isinstance(place, Path):
         return POSTGRESQL
     space = await asyncio.to_thread(file_space, place)
@@ -67,7 +71,15 @@ async def shrink(place: Place, told: Callable[[int, int], None] = lambda done, t
         return None
     if not space.shrinks:
         return NOT_SHRUNK
-    with closing(await asyncio.to_thread(connect, str(place), BusyWait())) as connection:
+    try:
+        await _shrink(place, pause, told)
+    except apsw.Error as error:
+        raise translate(error, str(place)) from error
+    return None
+
+
+async def _shrink(path: Path, pause: Callable[[float], Awaitable[None]], told: Callable[[int, int], None]) -> None:
+    with closing(await asyncio.to_thread(connect, str(path), BusyWait())) as connection:
         # Not synced while others wait for the lock: a step that is lost with the power is done again.
         connection.execute("pragma synchronous=normal").fetchall()
         left = total = int(connection.pragma("freelist_count"))
@@ -79,8 +91,7 @@ async def shrink(place: Place, told: Callable[[int, int], None] = lambda done, t
             if not left or steps % CHECKPOINT_STEPS == 0:
                 await asyncio.to_thread(_checkpoint, connection)
             told(total - left, total)
-            await asyncio.sleep(time.monotonic() - began)
-    return None
+            await pause(time.monotonic() - began)
 
 
 def compact(path: Path) -> int:
@@ -105,9 +116,16 @@ def compact(path: Path) -> int:
 
 def _step(connection: apsw.Connection) -> int:
     """The number of free pages afterwards."""
-    connection.execute(f"pragma incremental_vacuum({STEP_PAGES})").fetchall()
+    connection.execute("begin immediate")  # waits for others; a read that becomes a write would fail at once
+    try:
+        connection.execute(f"pragma incremental_vacuum({STEP_PAGES})").fetchall()
+    except BaseException:
+        connection.execute("rollback")
+        raise
+    connection.execute("commit")
     return int(connection.pragma("freelist_count"))
 
 
 def _checkpoint(connection: apsw.Connection) -> None:
-    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    with suppress(apsw.BusyError):  # another process does it
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)

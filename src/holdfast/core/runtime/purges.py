@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
+    from holdfast.core.runtime.pace import Pace
     from holdfast.core.runtime.tree_changes import TreeChanges
     from holdfast.core.session.store import SessionStore
     from holdfast.core.session.stored_trees import StoredTrees
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 
     Told = Callable[[str, int, int], None]
 
-PAGE_EVENTS = 200
-PAGE_BYTES = 256 * 1024
+PAGE_EVENTS = 100
+PAGE_BYTES = 128 * 1024
 """Of events that one commit removes, so that a turn's commit waits for it only briefly."""
 MARKED_AT_ONCE = 200
 ANNOUNCED_SECONDS = 0.5
@@ -69,6 +70,7 @@ class Purges:
         copies: IsolatedCopies,
         snapshots: SnapshotPruning,
         truncate_log: Callable[[], Awaitable[str | None]],
+        pace: Pace,
     ) -> None:
         """`truncate_log` removes former contents from the write-ahead log, or says why not."""
         self._log = log
@@ -80,6 +82,7 @@ class Purges:
         self._copies = copies
         self._snapshots = snapshots
         self._truncate_log = truncate_log
+        self._pace = pace
 
     async def purge(self, session_ids: Sequence[str], told: Told = _quiet) -> PurgeReport:
         """Remove the trees of these Sessions, existing or deleted, and what was left of deleted forks of them. Raises
@@ -127,7 +130,7 @@ class Purges:
             if await self._store.find(id) is not None:  # not if it went with its parent
                 await self._tree_changes.delete(id, purging=True)
                 deleted += 1
-                await asyncio.sleep(time.monotonic() - began)
+                await self._pace.pause(time.monotonic() - began)
         for start in range(0, len(session_ids), MARKED_AT_ONCE):
             marked = session_ids[start : start + MARKED_AT_ONCE]
             marks = tuple(Statement("purge.mark", {"id": id}) for id in marked)
@@ -179,12 +182,14 @@ class Purges:
             await self._database.submit(Unit(id, local=(Statement("purge.remove_events", cut),)))
             size = sum(len(event.data) for event in page)
             total += Removed(len(page), len(sizes), size + sum(sizes))
-            await asyncio.sleep(time.monotonic() - began)  # others get half of the writer's time at least
+            await self._pace.pause(time.monotonic() - began)
         return total
 
     async def _finish(self, ids: Sequence[str]) -> None:
         statements = tuple(statement for id in ids for statement in _removal(id))
+        began = time.monotonic()
         await self._database.submit(Unit(ids[0], local=statements, locks=tuple(ids[1:]), shares_lineage=True))
+        await self._pace.pause(time.monotonic() - began)
 
 
 class Removed(Frozen):

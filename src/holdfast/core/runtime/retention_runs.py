@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.database.place import Place
     from holdfast.core.database.unit import Value
+    from holdfast.core.runtime.pace import Pace
     from holdfast.core.runtime.purges import Purges
     from holdfast.core.runtime.retention import Plan
     from holdfast.core.snapshot.pruning import SnapshotPruning
@@ -61,6 +62,7 @@ class RetentionRuns:
         bundles: Callable[[], Bundles],
         environment: Mapping[str, str],
         clock: Clock,
+        pace: Pace,
     ) -> None:
         self._database = database
         self._place = place
@@ -69,6 +71,7 @@ class RetentionRuns:
         self._bundles = bundles
         self._environment = environment
         self._clock = clock
+        self._pace = pace
         self._choice = RetentionChoice(database)
         self._running = False
 
@@ -106,6 +109,8 @@ class RetentionRuns:
                     log.info("retention removed %d of %d trees of sessions", len(report.items), report.trees)
             except (HoldfastError, OSError) as error:
                 log.warning("retention was not applied: %s", error)
+            except Exception:
+                log.exception("retention was not applied")
             await sleep(LOOK_SECONDS)
 
     async def _run(self, policy: RetentionPolicy, dry_run: bool, export: Path | None, told: Told) -> RetentionReport:
@@ -215,7 +220,7 @@ class RetentionRuns:
         if not isinstance(self._place, Path):
             return 0
         before = self._place.stat().st_size
-        note = await shrink(self._place, lambda done, total: told("shrinking", done, total))
+        note = await shrink(self._place, self._pace.pause, lambda done, total: told("shrinking", done, total))
         if note is not None:
             notes.append(note)
         return max(before - self._place.stat().st_size, 0)

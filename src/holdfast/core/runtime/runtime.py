@@ -57,6 +57,7 @@ from holdfast.core.runtime.moves import Moves
 from holdfast.core.runtime.one_shot import OneShotAnswers
 from holdfast.core.runtime.open_requests import OpenRequests
 from holdfast.core.runtime.overview import Overview
+from holdfast.core.runtime.pace import Pace
 from holdfast.core.runtime.paths import Paths as Paths
 from holdfast.core.runtime.paths import default_paths as default_paths
 from holdfast.core.runtime.placement import Placement
@@ -326,8 +327,9 @@ class Runtime:
             copies,
             pruning,
             partial(erase_former_contents, self.place),
+            pace := Pace(self.execution.active),
         )
-        self._pruning = pruning
+        self._pruning, self._pace = pruning, pace
         self.sessions = Sessions(
             sessions,
             execution=self.execution,
@@ -372,6 +374,7 @@ class Runtime:
             lambda: self.bundles,
             self._environment,
             self._clock,
+            self._pace,
         )
 
     @cached_property
