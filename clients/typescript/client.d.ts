@@ -188,6 +188,10 @@ export interface SessionsOperations {
   export(input: { sessionID: string; format?: "bundle" | "html" | "json" | "markdown" | null | undefined; redact?: boolean | null | undefined }, options?: CallOptions): Promise<Uint8Array>
   /** Import all Sessions of a bundle, or none. Nothing is executed: unfinished work waits for a decision. Fails with ConflictError. */
   importBundle(input: { bundle: string; directory?: string | null | undefined }, options?: CallOptions): Promise<ImportReport>
+  /** Say that retention must not remove a Session, or with `pinned: false` that it may. Fails with SessionNotFoundError. */
+  pin(input: { sessionID: string; pinned?: boolean | null | undefined }, options?: CallOptions): Promise<Session>
+  /** Interrupt Sessions and remove them for good with everything below them: events, messages, attachments, managed files, isolated copies and file snapshots that no other Session needs. Repeating it completes a purge that broke off. Fails with ConflictError, SessionNotFoundError. */
+  purge(input: { sessions: readonly string[] }, options?: CallOptions): Promise<PurgeReport>
 }
 
 export interface PermissionsOperations {
@@ -380,6 +384,8 @@ export interface SystemOperations {
   info(options?: CallOptions): Promise<SystemInfo>
   /** Compare what clients see with the event log, and check the configuration. A caller that disconnects ends it. One at a time. Fails with ConflictError. */
   doctor(options?: CallOptions): Promise<DoctorReport>
+  /** What uses the disk, the largest Sessions, and what could be freed and how. Reads the sizes of all events. */
+  disk(options?: CallOptions): Promise<DiskReport>
 }
 
 export interface Admission {
@@ -744,6 +750,21 @@ export interface Current {
   readonly type: "current"
 }
 
+export interface DiskReport {
+  readonly data: string
+  readonly free?: number
+  readonly uses: readonly DiskUse[]
+  readonly largest: readonly LargeSession[]
+}
+
+export interface DiskUse {
+  readonly name: string
+  readonly path: string
+  readonly bytes: number
+  readonly free?: number
+  readonly how: string
+}
+
 export interface DoctorFinding {
   readonly check: "clock" | "configuration" | "database" | "disk" | "files" | "mcp" | "models" | "processes" | "rows"
   readonly level: "error" | "warning"
@@ -1054,6 +1075,14 @@ export interface JsonFormat {
 export interface KeyMethod {
   readonly type: "key"
   readonly label?: string
+}
+
+export interface LargeSession {
+  readonly id: string
+  readonly title?: string
+  readonly directory?: string
+  readonly events: number
+  readonly bytes: number
 }
 
 export interface LedgerEntry {
@@ -1653,6 +1682,15 @@ export interface PtyUpdated {
   readonly info: Pty
 }
 
+export interface PurgeReport {
+  readonly sessions: readonly string[]
+  readonly events: number
+  readonly files: number
+  readonly bytes: number
+  readonly snapshots: number
+  readonly notes?: readonly string[]
+}
+
 export interface Question {
   readonly question: string
   readonly header: string
@@ -1738,6 +1776,7 @@ export interface RecordTime {
   readonly updated: number
   readonly compacting?: number
   readonly archived?: number
+  readonly pinned?: number
 }
 
 export interface ReferenceInfo {
@@ -2023,6 +2062,7 @@ export interface SessionTime {
   readonly created: number
   readonly updated: number
   readonly archived?: number
+  readonly pinned?: number
 }
 
 export interface SessionTree {

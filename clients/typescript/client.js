@@ -108,6 +108,8 @@ export function createClient(options) {
       view: call({ method: "GET", path: "/api/session/{sessionID}/view", shape: "stream", errors: [400, 401, 404], query: ["after"] }),
       export: call({ method: "GET", path: "/api/session/{sessionID}/export", shape: "raw", errors: [400, 401, 404, 409], query: ["format", "redact"] }),
       importBundle: call({ method: "POST", path: "/api/session/import", shape: "data", errors: [400, 401, 409], payload: ["bundle", "directory"] }),
+      pin: call({ method: "POST", path: "/api/session/{sessionID}/pin", shape: "data", errors: [400, 401, 404], payload: ["pinned"] }),
+      purge: call({ method: "POST", path: "/api/session/purge", shape: "data", errors: [400, 401, 404, 409], payload: ["sessions"] }),
     },
     permissions: {
       listRequests: call({ method: "GET", path: "/api/permission/request", shape: "location", errors: [400, 401], query: ["location"] }),
@@ -214,6 +216,7 @@ export function createClient(options) {
     system: {
       info: call({ method: "GET", path: "/api/system", shape: "data", errors: [400, 401], input: false }),
       doctor: call({ method: "POST", path: "/api/system/doctor", shape: "data", errors: [400, 401, 409], input: false }),
+      disk: call({ method: "GET", path: "/api/system/disk", shape: "data", errors: [400, 401], input: false }),
     },
   }
 }

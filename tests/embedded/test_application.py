@@ -245,7 +245,9 @@ def test_only_what_needs_the_same_process_extends_the_client() -> None:
     assert own - set(vars(hf)) == {
         "answer",
         "application",
+        "apply_retention",
         "ask",
+        "compact_database",
         "config_schema",
         "default_model",
         "describe_store",

@@ -73,7 +73,7 @@ SHAPES: list[tuple[type[msgspec.Struct], str | None, set[str], set[str]]] = [
         {"id", "projectID", "cost", "tokens", "time", "title", "location"},
         {"parentID", "agent", "model", "subpath", "revert", "fork", "children"},
     ),
-    (SessionTime, None, {"created", "updated"}, {"archived"}),
+    (SessionTime, None, {"created", "updated"}, {"archived", "pinned"}),
     (Revert, None, {"messageID"}, {"partID", "snapshot", "diff", "files"}),
     (RevertFile, None, {"path", "status", "additions", "deletions", "patch"}, set()),
 ]

@@ -1,4 +1,4 @@
-"""One line on standard error that tells how far an export or an import is."""
+"""One line on standard error that tells how far an export, an import or a removal is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ SHOWN_SECONDS = 0.2
 class BundleProgress:
     """Shown on a terminal only, and not for work that is done at once."""
 
-    def __init__(self, *, shown: bool = True) -> None:
+    def __init__(self, *, shown: bool = True, things: str = " sessions") -> None:
+        self._things = things
         self._shown = shown and sys.stderr.isatty()
         self._next = time.monotonic() + SHOWN_SECONDS
         self._width = 0
@@ -21,7 +22,7 @@ class BundleProgress:
         if not self._shown or now < self._next:
             return
         self._next = now + SHOWN_SECONDS
-        self._write(f"{what} {done:,} of {total:,} sessions")
+        self._write(f"{what} {done:,} of {total:,}{self._things}")
 
     def clear(self) -> None:
         if self._width:

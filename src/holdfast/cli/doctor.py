@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.command_runner import FAILED, run_on_host
-from holdfast.cli.output import json_option, print_json, printable
+from holdfast.cli.output import json_option, one_line, print_json, print_table, printable, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +20,9 @@ SHOWN = 20
 
 @click.command("doctor")
 @click.option("--rebuild", is_flag=True, help="Rebuild everything that clients see from the event log.")
+@click.option("--disk", is_flag=True, help="Only tell what uses the disk, and what could be freed.")
 @json_option
-def command(rebuild: bool, as_json: bool) -> None:
+def command(rebuild: bool, disk: bool, as_json: bool) -> None:
     """Check the database, the configuration, the sandbox and what is around them.
 
     Compares what clients see with the event log, looks for settings that have no effect in the configuration files of
@@ -29,8 +30,31 @@ def command(rebuild: bool, as_json: bool) -> None:
     servers. Each finding says what to do. Exits with 1 if rows differ or a file cannot be used."""
     from holdfast.cli.config import quiet_configuration
 
+    if disk and rebuild:
+        raise click.UsageError("--disk changes nothing, so it does not go with --rebuild.")
     with quiet_configuration():
+        if disk:
+            run_on_host(lambda host: _disk(host, as_json))
         run_on_host(lambda host: _report(host, rebuild) if as_json else _examine(host, rebuild))
+
+
+async def _disk(host: Holdfast, as_json: bool) -> int:
+    report = await host.system.disk()
+    if as_json:
+        print_json(report)
+        return 0
+    free = f", {size(report.free)} are free on its disk" if report.free is not None else ""
+    click.echo(printable(f"data is in {report.data}{free}"))
+    uses = ((use.name, size(use.bytes), size(use.free) if use.free else "", use.how) for use in report.uses)
+    print_table(("WHAT", "SIZE", "CAN BE FREED", "HOW"), uses, right=("SIZE", "CAN BE FREED"))
+    if report.largest:
+        click.echo("\nthe sessions with the most events, by size:")
+        rows = (
+            (large.id, size(large.bytes), f"{large.events:,}", one_line(large.title or "(deleted)"))
+            for large in report.largest
+        )
+        print_table(("SESSION", "SIZE", "EVENTS", "TITLE"), rows, right=("SIZE", "EVENTS"))
+    return 0
 
 
 async def _report(host: Holdfast, rebuild: bool) -> int:

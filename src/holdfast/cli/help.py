@@ -9,7 +9,18 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Look": ("sessions", "usage", "context", "web"),
     "Set up": ("auth", "models", "agents", "commands", "skills", "mcp", "config", "trust", "completion"),
     "Serve": ("serve",),
-    "Maintain": ("doctor", "export", "import", "verify", "traces", "migrate", "demo"),
+    "Maintain": (
+        "doctor",
+        "export",
+        "import",
+        "verify",
+        "traces",
+        "retention",
+        "backup",
+        "restore",
+        "migrate",
+        "demo",
+    ),
 }
 OTHERS = "Other commands"
 EXAMPLES = (

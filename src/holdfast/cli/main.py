@@ -54,6 +54,9 @@ COMMANDS = (
     "import",
     "verify",
     "traces",
+    "retention",
+    "backup",
+    "restore",
     "completion",
 )
 MODULES = {"import": "import_bundle"}

@@ -60,7 +60,7 @@ def command(to: str | None, source: str | None, cancel: bool, as_json: bool) -> 
         raise click.UsageError("Give either --to ADDRESS or --cancel.")
     environment = dict(os.environ)
     configure_logging()
-    with _signals():
+    with ended_by_signals():
         if to is None:
             sys.exit(_cancel(source, environment, as_json))
         sys.exit(_migrate(to, source, environment, as_json))
@@ -182,7 +182,7 @@ class ProgressLine:
 
 
 @contextmanager
-def _signals() -> Iterator[None]:
+def ended_by_signals() -> Iterator[None]:
     """SIGTERM and a closed terminal end the command as Ctrl-C does."""
 
     def interrupt(number: int, frame: object) -> None:

@@ -64,6 +64,16 @@ def heading(text: str) -> str:
     return text if plain else click.style(text, bold=True)
 
 
+def size(count: int) -> str:
+    """Bytes, for a person."""
+    amount = float(count)
+    for unit in ("bytes", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:,.0f} {unit}"
+        amount /= 1024
+    return f"{amount:,.1f} GiB"
+
+
 def moment(millis: int) -> str:
     return f"{dt.datetime.fromtimestamp(millis / 1000).astimezone():%Y-%m-%d %H:%M}"
 

@@ -15,6 +15,7 @@ from holdfast.cli.session_choice import run_on_session, session_argument
 from holdfast.cli.session_inputs import inbox, instructions
 from holdfast.cli.session_link import link
 from holdfast.cli.session_list import list_options, list_sessions
+from holdfast.cli.session_removal import pin, purge, unpin
 from holdfast.cli.session_undo import undo
 from holdfast.cli.tree import background, interrupt, tree
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.schema.session_message import SessionMessage
 
 SHOWN_MESSAGES = 20
+KEPT = "{session} is deleted; its events are still stored. `holdfast sessions purge {session}` removes them for good."
 
 
 @click.group("sessions", cls=HelpfulGroup, invoke_without_command=True)
@@ -75,7 +77,10 @@ def archive(session_id: str, restore: bool) -> None:
 @click.option("--keep-children", is_flag=True, help="Keep the sessions of its subagents, without a parent.")
 @click.option("--yes", is_flag=True, help="Delete without asking.")
 def delete(session_id: str, keep_children: bool, yes: bool) -> None:
-    """Stop a session and delete it with the sessions of its subagents. Their events stay in the log."""
+    """Stop a session and delete it with the sessions of its subagents.
+
+    No list shows them any more. Their events stay in the database, with everything that was said, and so do files that
+    tools saved: `holdfast sessions purge` removes these too."""
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("standard input is not a terminal, so nobody can confirm; --yes deletes without asking")
     run_on_session(session_id, lambda client, id: _delete(client, id, keep_children=keep_children, ask=not yes))
@@ -126,6 +131,9 @@ def waits(session_id: str, as_json: bool) -> None:
 
 
 command.add_command(tree)
+command.add_command(purge)
+command.add_command(pin)
+command.add_command(unpin)
 command.add_command(interrupt)
 command.add_command(background)
 command.add_command(inbox)
@@ -142,7 +150,9 @@ async def _delete(client: AsyncClient, session_id: str, *, keep_children: bool, 
     also = f" with {below} session{'s' if below > 1 else ''} below it" if below else ""
     if ask and not await Terminal().confirm(f"Delete {session_id}{also}?"):
         return fail(f"{session_id} was not deleted.")
-    return await _done(client.sessions.delete(session_id, children="keep" if keep_children else None))
+    await client.sessions.delete(session_id, children="keep" if keep_children else None)
+    click.echo(KEPT.format(session=session_id), err=True)
+    return 0
 
 
 async def _fork(client: AsyncClient, session_id: str, before: str | None, as_json: bool) -> int:
@@ -186,6 +196,8 @@ async def _show(client: AsyncClient, session_id: str, as_json: bool) -> int:
         facts["fork of"] = f"{session.fork.session_id}, {boundary.type} {boundary.message_id}"
     if session.time.archived is not None:
         facts["archived"] = moment(session.time.archived)
+    if session.time.pinned is not None:
+        facts["pinned"] = moment(session.time.pinned)
     for name, fact in facts.items():
         click.echo(f"{name:<10} {one_line(fact)}")
     for receipt in pending:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from holdfast.schema.bundle import BundleReport, ImportReport
     from holdfast.schema.model import ModelRef
     from holdfast.schema.prompt import Admission, PromptInput
+    from holdfast.schema.retention import RetentionReport
     from holdfast.schema.session import Session
     from holdfast.server.auth import Credentials
     from holdfast.server.types import Receive, Send
@@ -301,6 +302,24 @@ class Holdfast(AsyncClient):
         from holdfast.embedded.traces import send_traces
 
         return await send_traces(self._runtime, session_ids, endpoint)
+
+    async def apply_retention(
+        self,
+        *,
+        dry_run: bool = False,
+        export: str | Path | None = None,
+        told: Callable[[str, int, int], None] | None = None,
+    ) -> RetentionReport:
+        """Remove the Sessions that the retention policy of the user's configuration names, or with `dry_run` only say
+        which. `export` is a directory to which each tree is written as a bundle first. `told` gets what is done, how
+        much is done, and how much there is."""
+        folder = Path(export) if export is not None else None
+        return await self._runtime.retention.run(dry_run=dry_run, export=folder, told=told or _untold)
+
+    async def compact_database(self) -> int:
+        """Write the database file anew, without free pages. All commits wait meanwhile. Returns by how many bytes it is
+        smaller."""
+        return await self._runtime.retention.compact()
 
     def _prompting(self) -> Prompting:
         return prompting.Prompting(self, self._activity)

@@ -237,6 +237,7 @@ async def serve(
                         )
                         ready(served)
                         background.start(load_deferred())
+                        background.start(_keep_policy(runtime))
 
                     server = _Server(
                         _config(app),
@@ -293,6 +294,11 @@ async def load_deferred() -> None:
     """Import the deferred modules one by one, so that requests are answered in between and none of them imports."""
     while load_next():  # noqa: ASYNC110 - lets requests run; there is nothing to wait for
         await asyncio.sleep(0)
+
+
+async def _keep_policy(runtime: Runtime) -> None:
+    """Complete purges and apply the retention policy, from time to time."""
+    await runtime.retention.regularly()
 
 
 async def _report(runtime: Runtime, reported: Callable[[ConfigReport], None]) -> None:

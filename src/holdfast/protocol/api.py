@@ -23,6 +23,7 @@ from holdfast.protocol import (
     project_copies,
     pty,
     questions,
+    retention,
     sessions,
     trees,
 )
@@ -51,4 +52,5 @@ API: tuple[Endpoint, ...] = (
     *overview.ENDPOINTS,
     *inspection.ENDPOINTS,
     *bundles.ENDPOINTS,
+    *retention.ENDPOINTS,
 )

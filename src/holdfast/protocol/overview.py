@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.protocol.endpoint import Endpoint, endpoint
+from holdfast.schema.disk import DiskReport
 from holdfast.schema.errors import ConflictError, InvalidCursorError
 from holdfast.schema.overview import DoctorReport, OpenRequest, OverviewSession, SystemInfo
 from holdfast.schema.record import Record
@@ -83,6 +84,13 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             "it. One at a time.",
             data=DoctorReport,
             errors=(ConflictError,),
+        ),
+        endpoint(
+            "system.disk",
+            "GET /api/system/disk",
+            "holdfast.system.disk",
+            "What uses the disk, the largest Sessions, and what could be freed and how. Reads the sizes of all events.",
+            data=DiskReport,
         ),
     )
 )

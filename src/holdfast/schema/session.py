@@ -27,6 +27,8 @@ class SessionTime(Record):
     created: int
     updated: int
     archived: int | None = None
+    pinned: int | None = None
+    """Since when retention must not remove it."""
 
 
 class RevertFile(Record):
@@ -100,6 +102,7 @@ class RecordTime(Record):
     updated: int
     compacting: int | None = None
     archived: int | None = None
+    pinned: int | None = None
 
 
 class SessionRecord(Record):

@@ -15,6 +15,9 @@ pytestmark = pytest.mark.store("sqlite", reason="plans and pages of SQLite")
 QUERIES = load_queries()
 FEW = {
     "activity.all": "only Sessions that owe an answer have a row",
+    "deleted.roots": "all of them are asked for",
+    "disk.contents": "a person asks what uses the disk",
+    "disk.largest": "a person asks what uses the disk",
     "event.aggregates": "all of them are asked for",
     "form.open_of_integration": "only open requests are in the index",
     "inbox.lost_wakes": "only pending inputs have a row",
@@ -31,8 +34,13 @@ FEW = {
     "page_code.trim": "there are at most 100",
     "page_sign_in.list": "there are at most 100",
     "page_sign_in.trim": "there are at most 100",
+    "purge.remove_control": "only requests that no process has answered yet have a row",
+    "purge.remove_links": "links are good for minutes",
+    "purge.unfinished": "only Sessions that are being purged are in the index",
     "request.open_of_tree": "only open requests are in the index",
     "request.owned": "only open requests are in the index",
+    "retention.busy": "only Sessions with something to do have a row, or are in the index",
+    "retention.forks": "only segments of forks are in the index",
     "session.list_asc": "in the order of the index, up to the limit",
     "session.list_desc": "in the order of the index, up to the limit",
     "store.numbers": "at most 100,000 rows of an index",

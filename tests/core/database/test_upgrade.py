@@ -31,10 +31,10 @@ ADDED = (
     *("session_task", "session_lineage", "context_text"),
     *("session_budget", "session_work", "session_pause", "budget_total", "budget_share", "budget_revision"),
     *("mcp_manifest", "mcp_server", "node_secret"),
-    *("page_instance", "page_sign_in", "page_code", "approval_link"),
+    *("page_instance", "page_sign_in", "page_code", "approval_link", "deleted_session", "retention_run"),
 )
 """Tables that the old schema did not have."""
-WIDER: dict[str, tuple[Any, ...]] = {"session": (None, None, ANY), "session_input": ("user", 0, None, ANY)}
+WIDER: dict[str, tuple[Any, ...]] = {"session": (None, None, ANY, None), "session_input": ("user", 0, None, ANY)}
 """What the columns hold that the old schema did not have. When an input's activity ended, and how many
 requests were sent, is read from the events."""
 EPOCHS = """

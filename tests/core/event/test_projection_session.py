@@ -65,13 +65,13 @@ FULL: dict[str, Any] = {
     "agent": "plan",
     "model": ModelRef(id="m", provider_id="p", variant="high"),
     "metadata": {"k": "ü"},
-    "time": RecordTime(created=1, updated=2, compacting=3, archived=4),
+    "time": RecordTime(created=1, updated=2, compacting=3, archived=4, pinned=5),
     "permission": [{"action": "deny"}],
     "revert": REVERT,
 }
 NULLABLE = """
     workspace_id parent_id path share_url summary_additions summary_deletions summary_files summary_diffs metadata
-    revert permission agent model time_compacting time_archived newest_assistant fork
+    revert permission agent model time_compacting time_archived time_pinned newest_assistant fork
     instructions_seq
 """
 FULL_ROW = {
@@ -103,6 +103,7 @@ FULL_ROW = {
     "time_updated": 2,
     "time_compacting": 3,
     "time_archived": 4,
+    "time_pinned": 5,
     "newest_assistant": None,
     "fork": None,
     "instructions_seq": None,

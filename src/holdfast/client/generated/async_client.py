@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.schema.bundle import ImportReport
     from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
     from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
+    from holdfast.schema.disk import DiskReport
     from holdfast.schema.form import Form, FormField, FormState
     from holdfast.schema.inbox import InboxInput
     from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from holdfast.schema.pty import Pty, PtySize, PtyTicket
     from holdfast.schema.question import QuestionRequest
     from holdfast.schema.rendered import ApprovalLink, CallBody, Entry
+    from holdfast.schema.retention import PurgeReport
     from holdfast.schema.session import ForkBefore, ForkThrough, Revert, Session, SessionActive
     from holdfast.schema.session_message import SessionMessage
     from holdfast.schema.timeline import Timeline
@@ -667,6 +669,23 @@ class SessionsGroup:
         return await self._core.call(
             operations.SESSIONS_IMPORT_BUNDLE,
             payload={"bundle": bundle, "directory": directory},
+            options=options,
+        )
+
+    async def pin(self, session_id: str, *, pinned: bool | None = None, options: Options | None = None) -> Session:
+        """Say that retention must not remove a Session, or with `pinned: false` that it may. Fails with SessionNotFoundError."""
+        return await self._core.call(
+            operations.SESSIONS_PIN,
+            params={"sessionID": session_id},
+            payload={"pinned": pinned},
+            options=options,
+        )
+
+    async def purge(self, *, sessions: Sequence[str], options: Options | None = None) -> PurgeReport:
+        """Interrupt Sessions and remove them for good with everything below them: events, messages, attachments, managed files, isolated copies and file snapshots that no other Session needs. Repeating it completes a purge that broke off. Fails with ConflictError, SessionNotFoundError."""
+        return await self._core.call(
+            operations.SESSIONS_PURGE,
+            payload={"sessions": sessions},
             options=options,
         )
 
@@ -1338,6 +1357,13 @@ class SystemGroup:
         """Compare what clients see with the event log, and check the configuration. A caller that disconnects ends it. One at a time. Fails with ConflictError."""
         return await self._core.call(
             operations.SYSTEM_DOCTOR,
+            options=options,
+        )
+
+    async def disk(self, *, options: Options | None = None) -> DiskReport:
+        """What uses the disk, the largest Sessions, and what could be freed and how. Reads the sizes of all events."""
+        return await self._core.call(
+            operations.SYSTEM_DISK,
             options=options,
         )
 

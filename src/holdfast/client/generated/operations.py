@@ -17,6 +17,7 @@ from holdfast.schema.budget import BudgetInfo, UsageInfo
 from holdfast.schema.bundle import ImportReport
 from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
 from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
+from holdfast.schema.disk import DiskReport
 from holdfast.schema.form import Form, FormState
 from holdfast.schema.inbox import InboxInput
 from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
@@ -31,6 +32,7 @@ from holdfast.schema.prompt import Admission
 from holdfast.schema.pty import Pty, PtyTicket
 from holdfast.schema.question import QuestionRequest
 from holdfast.schema.rendered import ApprovalLink, CallBody, Entry
+from holdfast.schema.retention import PurgeReport
 from holdfast.schema.session import Revert, Session, SessionActive
 from holdfast.schema.session_message import SessionMessage
 from holdfast.schema.timeline import Timeline
@@ -253,6 +255,12 @@ SESSIONS_EXPORT: Operation[bytes] = Operation(
 SESSIONS_IMPORT_BUNDLE: Operation[ImportReport] = Operation(
     "POST", "/api/session/import", frozenset({400, 401, 409}), "data", ImportReport
 )
+SESSIONS_PIN: Operation[Session] = Operation(
+    "POST", "/api/session/{sessionID}/pin", frozenset({400, 401, 404}), "data", Session
+)
+SESSIONS_PURGE: Operation[PurgeReport] = Operation(
+    "POST", "/api/session/purge", frozenset({400, 401, 404, 409}), "data", PurgeReport
+)
 PERMISSIONS_LIST_REQUESTS: Operation[Located[builtins.list[PermissionRequest]]] = Operation(
     "GET", "/api/permission/request", frozenset({400, 401}), "location", builtins.list[PermissionRequest]
 )
@@ -450,4 +458,7 @@ SYSTEM_INFO: Operation[SystemInfo] = Operation(
 )
 SYSTEM_DOCTOR: Operation[DoctorReport] = Operation(
     "POST", "/api/system/doctor", frozenset({400, 401, 409}), "data", DoctorReport
+)
+SYSTEM_DISK: Operation[DiskReport] = Operation(
+    "GET", "/api/system/disk", frozenset({400, 401}), "data", DiskReport
 )

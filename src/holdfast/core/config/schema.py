@@ -372,6 +372,33 @@ class Telemetry(Section):
     """Sent with every request to it, such as `authorization`."""
 
 
+class ProjectRetention(Section):
+    """Which Sessions of a directory are kept, in place of the general limits."""
+
+    age: Annotated[float, Meta(ge=0)] | None = None
+    """Remove Sessions that did not change for this many days."""
+    archived: Annotated[float, Meta(ge=0)] | None = None
+    """Remove archived Sessions that did not change for this many days."""
+    count: NonNegativeInt | None = None
+    """Keep at most this many, the most recently changed ones. Archived Sessions go first."""
+
+
+class Retention(ProjectRetention):
+    """Which Sessions are kept. Only the user's own configuration may set this. A Session counts with everything below
+    it. Pinned Sessions, and those that work or wait, always stay."""
+
+    deleted: Annotated[float, Meta(ge=0)] | None = None
+    """Remove what is left of deleted Sessions that did not change for this many days; 0 removes it at the next run."""
+    size: PositiveInt | None = None
+    """Remove the oldest Sessions, archived ones first, while the database has more than this many megabytes."""
+    projects: dict[str, ProjectRetention] | None = None
+    """Other limits for Sessions in a directory and below it."""
+    export: str | None = None
+    """A directory to which each tree is exported as a bundle before it is removed."""
+    automatic: bool | None = None
+    """Whether `holdfast serve` applies this by itself, every hour. `holdfast retention` does it in any case."""
+
+
 class Holdfast(Section):
     """Settings of this runtime that OpenCode does not have."""
 
@@ -379,6 +406,7 @@ class Holdfast(Section):
     storage: Storage | None = None
     log: Log | None = None
     telemetry: Telemetry | None = None
+    retention: Retention | None = None
 
     recovery: Literal["ask", "continue", "abandon"] | None = None
     """What happens at start to turns that ended with their process."""

@@ -17,6 +17,8 @@ StorageError
 ├── StorageChanged       the tables are others than at the start: a newer Holdfast has upgraded them
 ├── StorageClosed        the database was closed
 ├── StorageTransferred   the Sessions are, or go, elsewhere; or the store is an incomplete copy
+├── BackupInvalid        the file is no backup, or a damaged one
+├── RestoreRefused       a backup is not restored here; nothing was changed
 ├── TransferRefused      a transfer cannot begin; nothing was changed
 ├── TransferDiffers      what was copied is not what the source has
 └── Refused              a condition of a commit unit did not hold; nothing of it was written
@@ -117,6 +119,17 @@ class StorageTimeout(StorageError):
 
 class InvalidAddress(StorageError):
     """The address of a database server cannot be used."""
+
+
+class BackupInvalid(StorageError):
+    """The file is no backup, or a damaged one."""
+
+    def __init__(self, path: object, reason: str) -> None:
+        super().__init__(f"{path} cannot be restored: {reason}")
+
+
+class RestoreRefused(StorageError):
+    """A restore would replace something, or somebody uses the place."""
 
 
 class StorageCorrupt(StorageError):

@@ -40,6 +40,8 @@ PROGRESS_STEPS = 1_000_000
 # Small on purpose: appends touch the same few pages, the operating system keeps the rest, and memory stays flat.
 CACHE = "cache_size=-4000"
 SYNCHRONOUS = "synchronous=full"
+# What is deleted or replaced is overwritten with zeros, so that nothing of a purged Session stays in the file.
+ERASING = "secure_delete=on"
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +75,7 @@ def connect(path: str, busy: BusyWait, *, readonly: bool = False) -> apsw.Connec
     connection.set_busy_handler(busy)
     # Plans do not depend on bound values; otherwise SQLite prepares some statements again at each execution.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    for pragma in ("foreign_keys=on", SYNCHRONOUS, CACHE, "wal_autocheckpoint=0", "temp_store=memory"):
+    for pragma in ("foreign_keys=on", SYNCHRONOUS, CACHE, ERASING, "wal_autocheckpoint=0", "temp_store=memory"):
         connection.execute(f"pragma {pragma}").fetchall()
     if readonly:
         connection.execute("pragma query_only=on").fetchall()
@@ -85,7 +87,7 @@ def prepare(path: Path, *, transferring: bool = False) -> None:
     new file to WAL at once can fail even with a busy handler. Only a transfer opens a file that has the mark of one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _exclusive(path.with_name(path.name + ".lock")):
+        with exclusive(path.with_name(path.name + ".lock")):
             # Made here, for its owner only: SQLite gives its companions the same mode.
             # Only if it is new: closing any descriptor of a database drops the locks that this process has on it.
             with suppress(FileExistsError):
@@ -113,6 +115,8 @@ def migrate(connection: apsw.Connection, path: str, *, transferring: bool = Fals
     if used and (not transferring or found < len(migrations)):  # a file that takes no changes cannot be upgraded
         _refuse_transferred(connection, path)
     if path != MEMORY:
+        if not used:  # only possible before the first table; see shrinking.py
+            connection.execute("pragma auto_vacuum=incremental").fetchall()
         connection.execute("pragma journal_mode=wal").fetchall()
     if found == len(migrations):
         return
@@ -122,9 +126,22 @@ def migrate(connection: apsw.Connection, path: str, *, transferring: bool = Fals
         with _logged_upgrade(connection, path, found, len(migrations)):
             _run(connection, migrations, found, path)
             if found:  # as long as people are told: closing would do it too
+                _map_pages(connection, path)
                 connection.execute("pragma wal_checkpoint(truncate)").fetchall()
     finally:
         connection.execute("pragma foreign_keys=on").fetchall()
+
+
+def _map_pages(connection: apsw.Connection, path: str) -> None:
+    """Write a small file of an earlier version anew, so that it can shrink. A large one is left to `compact`."""
+    size = int(connection.pragma("page_count")) * int(connection.pragma("page_size"))
+    if path == MEMORY or size > UPGRADE_BYTES or int(connection.pragma("auto_vacuum")):
+        return
+    try:
+        connection.execute("pragma auto_vacuum=incremental").fetchall()
+        connection.execute("vacuum").fetchall()
+    except (apsw.FullError, apsw.BusyError, apsw.IOError) as error:
+        log.warning("%s was not written anew and keeps its size: %s", path, error)
 
 
 def _refuse_transferred(connection: apsw.Connection, path: str) -> None:
@@ -204,7 +221,8 @@ def translate(error: apsw.Error, path: str, waited: float = BUSY_SECONDS) -> Sto
 
 
 @contextmanager
-def _exclusive(path: Path) -> Iterator[None]:
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold a lock on a file beside the database, which everybody takes who creates or upgrades it."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

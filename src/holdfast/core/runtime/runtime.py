@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import AsyncExitStack
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,6 +21,7 @@ from holdfast.core.context.metrics import Metrics
 from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.context.remote import RemoteInstructions, WebFetch
 from holdfast.core.credential.store import CredentialStore
+from holdfast.core.database.erasure import erase_former_contents
 from holdfast.core.database.info import describe_store
 from holdfast.core.database.opening import open_database
 from holdfast.core.database.place import place_identity
@@ -58,10 +59,12 @@ from holdfast.core.runtime.moves import Moves
 from holdfast.core.runtime.one_shot import OneShotAnswers
 from holdfast.core.runtime.open_requests import OpenRequests
 from holdfast.core.runtime.overview import Overview
+from holdfast.core.runtime.pace import Pace
 from holdfast.core.runtime.paths import Paths as Paths
 from holdfast.core.runtime.paths import default_paths as default_paths
 from holdfast.core.runtime.placement import Placement
 from holdfast.core.runtime.prompt_check import PromptCheck
+from holdfast.core.runtime.purges import Purges
 from holdfast.core.runtime.recovery import Recovery
 from holdfast.core.runtime.reverts import Reverts
 from holdfast.core.runtime.session_search import SessionSearch
@@ -95,6 +98,7 @@ from holdfast.core.snapshot.copy_offer import CopyOffers, CopyServices
 from holdfast.core.snapshot.copy_sessions import CopySessions
 from holdfast.core.snapshot.copy_sweep import CopySweep
 from holdfast.core.snapshot.isolated_copies import IsolatedCopies
+from holdfast.core.snapshot.pruning import SnapshotPruning
 from holdfast.core.tool.output import OutputStore
 from holdfast.core.tool.registry import ApplicationTools
 from holdfast.core.web.fetch import Fetcher
@@ -123,6 +127,8 @@ if TYPE_CHECKING:
     from holdfast.core.process.sandbox.confinement import Setting
     from holdfast.core.runner.settings import RecoveryPolicy
     from holdfast.core.runtime.gauges import Gauges
+    from holdfast.core.runtime.disk_use import DiskUses
+    from holdfast.core.runtime.retention_runs import RetentionRuns
     from holdfast.schema.model import ModelRef
 else:
     inspecting = deferred("holdfast.core.inspect.inspection")
@@ -316,6 +322,21 @@ class Runtime:
         checks = EnvironmentChecks(self.system, self.database, self.paths.data, self.locations, self.location)
         self.doctor = Doctor(self.log, checks, self.locations, self.location)
         self.tree_tail = TreeTail(self.database, self.log.relay, ids, trees.member_ids)
+        tree_changes = TreeChanges(sessions, trees, self.execution, records, tasks)
+        pruning = SnapshotPruning(self.database, here.data / "snapshot", copies.folder, self._environment)
+        self.purges = Purges(
+            self.log,
+            self.database,
+            self.store,
+            trees,
+            tree_changes,
+            self.outputs,
+            copies,
+            pruning,
+            partial(erase_former_contents, self.place),
+            pace := Pace(self.execution.active),
+        )
+        self._pruning, self._pace = pruning, pace
         self.sessions = Sessions(
             sessions,
             execution=self.execution,
@@ -326,7 +347,8 @@ class Runtime:
             recovery=self.recovery,
             waits=Waits(self.database, self.store, self.execution, self._ownership, clock),
             check=PromptCheck(self.locations, self.epochs),
-            tree_changes=TreeChanges(sessions, trees, self.execution, records, tasks),
+            tree_changes=tree_changes,
+            purges=self.purges,
         )
         self.instructions = InstructionEntries(self.log, self.store, clock)
         self.resolving = IdLocks()
@@ -366,6 +388,29 @@ class Runtime:
         from holdfast.core.bundle.bundles import Bundles
 
         return Bundles(self.log, self.database, self.store, self.outputs, self.project, self._clock)
+
+    @cached_property
+    def retention(self) -> RetentionRuns:
+        """Only servers and who asks for it need it."""
+        from holdfast.core.runtime.retention_runs import RetentionRuns
+
+        return RetentionRuns(
+            self.database,
+            self.place,
+            self.purges,
+            self._pruning,
+            lambda: self.bundles,
+            self._environment,
+            self._clock,
+            self._pace,
+        )
+
+    @cached_property
+    def disk_uses(self) -> DiskUses:
+        """Only who asks for it needs it."""
+        from holdfast.core.runtime.disk_use import DiskUses
+
+        return DiskUses(self.database, self.place, self.paths.data)
 
     @property
     def environment(self) -> dict[str, str]:

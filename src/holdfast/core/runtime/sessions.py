@@ -26,7 +26,7 @@ from holdfast.schema.insight import Outcome
 from holdfast.schema.session_event import CompactionUndone
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator, Coroutine, Sequence
 
     from holdfast.core.project.project import Project
     from holdfast.core.runner.runner import Runner
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from holdfast.core.runtime.forks import Forks
     from holdfast.core.runtime.moves import Moves
     from holdfast.core.runtime.prompt_check import PromptCheck
+    from holdfast.core.runtime.purges import Purges
     from holdfast.core.runtime.recovery import Recovery
     from holdfast.core.runtime.reverts import Reverts
     from holdfast.core.runtime.tree_changes import TreeChanges
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
     from holdfast.schema.prompt import Admission, Delivery, Prompt, SyntheticInput
+    from holdfast.schema.retention import PurgeReport
     from holdfast.schema.session import Revert, Session
 
 T = TypeVar("T")
@@ -70,6 +72,7 @@ class Sessions:
         waits: Waits,
         check: PromptCheck,
         tree_changes: TreeChanges,
+        purges: Purges,
     ) -> None:
         self._log = services.log
         self._store = services.store
@@ -83,6 +86,7 @@ class Sessions:
         self._waits = waits
         self._check = check
         self._tree_changes = tree_changes
+        self._purges = purges
         self._ids = services.ids
         self._clock = services.clock
         self._budgets = services.budgets
@@ -207,11 +211,19 @@ class Sessions:
     async def archive(self, session_id: str, *, archived: bool = True) -> Session:
         return await self._detached(self._records.archive(session_id, archived=archived))
 
+    async def pin(self, session_id: str, *, pinned: bool = True) -> Session:
+        return await self._detached(self._records.pin(session_id, pinned=pinned))
+
     async def delete(self, session_id: str, *, keep_children: bool = False) -> None:
         """Interrupts what runs, then removes the Session and its descendants from every view. Their events stay in the
         log. With `keep_children` the children stay, without a parent."""
         await self._store.get(session_id)
         await self._detached(self._delete(session_id, keep_children=keep_children))
+
+    async def purge(self, session_ids: Sequence[str]) -> PurgeReport:
+        """Interrupts what runs, then removes these Sessions for good, with their descendants. It goes on even if the
+        caller leaves. Raises SessionNotFound and PurgeRefused."""
+        return await self._detached(self._purges.purge(session_ids))
 
     async def move(self, session_id: str, directory: str, *, move_changes: bool = False) -> None:
         await self._detached(self._moves.move(session_id, directory, move_changes=move_changes))

@@ -59,9 +59,9 @@ class TreeChanges:
                         if id in running:
                             await self.interrupt_one(id)
 
-    async def delete(self, session_id: str, *, keep_children: bool = False) -> None:
+    async def delete(self, session_id: str, *, keep_children: bool = False, purging: bool = False) -> None:
         """Interrupt a Session and delete it: with everything below it, or without, and then its children have no parent
-        any more. Raises SessionNotFound."""
+        any more. With `purging` all of them are marked to be purged. Raises SessionNotFound."""
         if keep_children:
             await self.interrupt_one(session_id)
         else:
@@ -70,9 +70,9 @@ class TreeChanges:
             if keep_children:
                 await self._release_children(session_id)
             else:
-                await self._delete_descendants(session_id)
+                await self._delete_descendants(session_id, purging)
             try:
-                await self._records.delete(session_id)
+                await self._records.delete(session_id, purging=purging)
             except SessionHasChildren:  # one was created a moment ago
                 if attempt == ROUNDS:
                     raise
@@ -85,11 +85,11 @@ class TreeChanges:
         """A revert was committed. Results that it took out of the inbox unread are delivered again."""
         await self._tasks.deliver_to(session_id)
 
-    async def _delete_descendants(self, session_id: str) -> None:
+    async def _delete_descendants(self, session_id: str, purging: bool) -> None:
         for id in (await self._trees.deepest_first(session_id))[:-1]:
             await self._execution.interrupt(id)
             with suppress(SessionNotFound, SessionHasChildren):  # somebody else deletes it, or it is tried again
-                await self._records.delete(id)
+                await self._records.delete(id, purging=purging)
 
     async def _release_children(self, session_id: str) -> None:
         for member in await self._trees.members(session_id):

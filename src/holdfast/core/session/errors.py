@@ -6,6 +6,7 @@ NotFound
 └── MessageNotFound         no such message in that Session
 Conflict
 ├── SessionDeleted          the id belonged to a Session that was deleted
+├── PurgeRefused            the Session cannot be removed for good without others
 ├── TooManyInstructions     the Session has too many instruction entries
 ├── InputExceedsWindow      the open input does not fit the model, even without older history
 ├── NothingToCompact        there is no older history to summarise
@@ -75,6 +76,12 @@ class SessionHasChildren(Conflict):
 
     def __init__(self, session_id: str) -> None:
         super().__init__(f"Session {session_id} gets new children all the time; try again.", resource=session_id)
+
+
+class PurgeRefused(Conflict):
+    """A Session cannot be removed for good: others are part of it or show its messages, or it is written to."""
+
+    code = "Session.PurgeRefusedError"
 
 
 class TooManyInstructions(Conflict):

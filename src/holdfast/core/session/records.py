@@ -145,16 +145,22 @@ class SessionRecords:
         now = self._clock.now() if archived else None
         return await self._update(session_id, lambda record: replace(record, time=replace(record.time, archived=now)))
 
-    async def delete(self, session_id: str) -> None:
-        """Delete the Session and its projections, except for messages that forks share. Its events stay in the log.
-        Raises SessionHasChildren."""
+    async def pin(self, session_id: str, *, pinned: bool = True) -> Session:
+        """Say whether retention must leave the Session alone."""
+        now = self._clock.now() if pinned else None
+        return await self._update(session_id, lambda record: replace(record, time=replace(record.time, pinned=now)))
+
+    async def delete(self, session_id: str, *, purging: bool = False) -> None:
+        """Delete the Session and its projections, except for messages that forks share. Its events stay in the log;
+        with `purging` they are marked in the same commit, to be removed. Raises SessionHasChildren."""
         record = await self._store.record(session_id)
         if record is None:
             raise SessionNotFound(session_id)
         has_children = partial(SessionHasChildren, session_id)
         childless = Statement("tree.has_child", {"id": session_id}, found=False, error=has_children)
         deleted = SessionDeleted(session_id=session_id, info=record)
-        await self._log.publish(deleted, before=(childless,), shares_lineage=True)
+        mark = (Statement("purge.mark", {"id": session_id}),) if purging else ()
+        await self._log.publish(deleted, before=(childless,), local=mark, shares_lineage=True)
         if self._deleted is not None:
             await self._deleted(session_id)
 

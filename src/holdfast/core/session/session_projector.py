@@ -53,6 +53,7 @@ def session_deleted(event: Projected) -> tuple[Statement, ...]:
         Statement("session.clear_epoch", key, operational=True),
         Statement("context.forget_changes", key, operational=True),
         Statement("inbox.forget_wakes", {"session_id": session_id}, operational=True),
+        Statement("deleted.insert", _deleted_row(event.data.info), operational=True),
         *budget_deleted(session_id),
         *release_all(session_id),
         *(Statement(f"projection.clear_{table}", key) for table in PROJECTIONS[::-1] if table not in SHARED),
@@ -191,6 +192,15 @@ def _revert(data: ev.SessionPayload, revert: str | None) -> Statement:
     return Statement("session.set_revert", {"id": data.session_id, "revert": revert, "timestamp": data.timestamp})
 
 
+def _deleted_row(info: SessionRecord) -> dict[str, Value]:
+    return {
+        "id": info.id,
+        "parent_id": info.parent_id,
+        "source_id": info.fork.session_id if info.fork is not None else None,
+        "time_updated": info.time.updated,
+    }
+
+
 def _session_row(info: SessionRecord) -> dict[str, Value]:
     tokens = info.tokens or NO_TOKENS
     summary = info.summary or {}
@@ -224,5 +234,6 @@ def _session_row(info: SessionRecord) -> dict[str, Value]:
         "time_updated": info.time.updated,
         "time_compacting": info.time.compacting,
         "time_archived": info.time.archived,
+        "time_pinned": info.time.pinned,
         "fork": json_or_none(info.fork),
     }

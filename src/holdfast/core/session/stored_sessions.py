@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -145,6 +145,7 @@ class SessionRow(Frozen):
     time_created: int
     time_updated: int
     time_archived: int | None
+    time_pinned: int | None
     title: str
     directory: str
     workspace_id: str | None
@@ -161,13 +162,32 @@ class SessionRow(Frozen):
             model=_with_variant(self.model),
             cost=self.cost,
             tokens=_tokens(self),
-            time=SessionTime(created=self.time_created, updated=self.time_updated, archived=self.time_archived),
+            time=session_time(self),
             title=self.title,
             location=Location(directory=self.directory, workspace_id=self.workspace_id),
             subpath=self.path or None,
             revert=self.revert,
             fork=self.fork,
         )
+
+
+class Times(Protocol):
+    """A row with the times of a Session."""
+
+    @property
+    def time_created(self) -> int: ...
+    @property
+    def time_updated(self) -> int: ...
+    @property
+    def time_archived(self) -> int | None: ...
+    @property
+    def time_pinned(self) -> int | None: ...
+
+
+def session_time(row: Times) -> SessionTime:
+    return SessionTime(
+        created=row.time_created, updated=row.time_updated, archived=row.time_archived, pinned=row.time_pinned
+    )
 
 
 class _ListRow(SessionRow):
@@ -210,6 +230,7 @@ class _RecordRow(Frozen):
     time_updated: int
     time_compacting: int | None
     time_archived: int | None
+    time_pinned: int | None
     permission: str | None
     revert: Revert | None
     fork: Fork | None
@@ -243,6 +264,7 @@ class _RecordRow(Frozen):
                 updated=self.time_updated,
                 compacting=self.time_compacting,
                 archived=self.time_archived,
+                pinned=self.time_pinned,
             ),
             permission=_json(self.permission),
             revert=self.revert,

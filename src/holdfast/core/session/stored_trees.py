@@ -8,12 +8,13 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.core.session.answer_outcome import TURN_INTERRUPTED
+from holdfast.core.session.stored_sessions import session_time
 from holdfast.core.session.stored_tasks import Task
 from holdfast.schema.codec import decoder, encode
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.model import ModelRef  # noqa: TC001 - msgspec reads the annotations of rows
 from holdfast.schema.record import Record
-from holdfast.schema.session import CacheTokens, SessionTime, Tokens
+from holdfast.schema.session import CacheTokens, Tokens
 from holdfast.schema.tree import TreeAncestor, TreeTask, TreeTotal
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Value
     from holdfast.schema.insight import InterruptedActivity
+    from holdfast.schema.session import SessionTime
     from holdfast.schema.tree import TaskStatus
 
 LARGEST_TREE = 100_000
@@ -84,6 +86,7 @@ class NodeRow(Frozen):
     time_created: int
     time_updated: int
     time_archived: int | None
+    time_pinned: int | None
     owes: bool
     """Whether it has begun with something that has no end."""
     pending: int
@@ -97,7 +100,7 @@ class NodeRow(Frozen):
 
     @property
     def time(self) -> SessionTime:
-        return SessionTime(created=self.time_created, updated=self.time_updated, archived=self.time_archived)
+        return session_time(self)
 
 
 class TaskRow(Frozen):

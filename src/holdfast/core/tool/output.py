@@ -147,6 +147,17 @@ class OutputStore:
         except (OSError, RuntimeError, ValueError):
             return False
 
+    def remove(self, names: Iterable[str]) -> list[int]:
+        """Remove managed files by their names; the sizes of those that were there. Blocks."""
+        removed = []
+        for path in (self.directory / name for name in names):
+            if self.is_managed(path):
+                with suppress(OSError):
+                    size = path.lstat().st_size
+                    path.unlink()
+                    removed.append(size)
+        return removed
+
     async def sweep_hourly(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
         """Run `sweep` every hour until cancelled."""
         while True:

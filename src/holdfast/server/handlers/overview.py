@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.session.stored_sessions import Direction
     from holdfast.protocol import overview as protocol
+    from holdfast.schema.disk import DiskReport
     from holdfast.schema.overview import DoctorReport, OpenRequest, OverviewSession, SystemInfo
     from holdfast.schema.session import Session
 
@@ -65,6 +66,10 @@ async def info(call: ApiCall) -> SystemInfo:
 
 async def doctor(call: ApiCall) -> DoctorReport:
     return await call.while_connected(call.runtime.doctor.examine())
+
+
+async def disk(call: ApiCall) -> DiskReport:
+    return await call.while_connected(call.runtime.disk_uses.report())
 
 
 def _filter(query: protocol.OverviewQuery) -> OverviewFilter:

@@ -176,6 +176,7 @@ NULLABLE: tuple[str, ...] = (
     "summary_files",
 )
 NULLABLE += ("summary_diffs", "metadata", "revert", "permission", "agent", "model", "time_compacting", "time_archived")
+NULLABLE += ("time_pinned",)
 NULLABLE += ("fork",)
 COUNTS = ("tokens_input", "tokens_output", "tokens_reasoning", "tokens_cache_read", "tokens_cache_write")
 

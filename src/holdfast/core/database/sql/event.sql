@@ -63,8 +63,10 @@ from event not indexed where position > cast(:position as integer) group by aggr
 order by min(position)
 
 -- name: event.aggregates
--- Newest first: forks before the Sessions they were made from.
+-- Newest first: forks before the Sessions they were made from. Those that are being purged have only a part of their
+-- events.
 select aggregate_id from event_sequence
+where not exists (select 1 from deleted_session where id = event_sequence.aggregate_id and purging = 1)
 order by (select position from event where aggregate_id = event_sequence.aggregate_id order by seq limit 1) desc,
   aggregate_id
 

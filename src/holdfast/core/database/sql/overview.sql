@@ -10,7 +10,7 @@ with open (id) as (
   union select value from json_each(:running))
 select session.id, session.parent_id, session.project_id, session.agent, session.model, session.cost, session.tokens_input,
   session.tokens_output, session.tokens_reasoning, session.tokens_cache_read, session.tokens_cache_write,
-  session.time_created, session.time_updated, session.time_archived, session.title, session.directory,
+  session.time_created, session.time_updated, session.time_archived, session.time_pinned, session.title, session.directory,
   session.workspace_id, session.path, session.revert, session.fork
 from open cross join session on session.id = open.id
 where (:directory is null or session.directory = :directory)
@@ -22,7 +22,7 @@ order by session.time_updated desc, session.id limit :limit
 -- Sessions without a parent, newest change first; within one millisecond by id.
 select session.id, session.parent_id, session.project_id, session.agent, session.model, session.cost, session.tokens_input,
   session.tokens_output, session.tokens_reasoning, session.tokens_cache_read, session.tokens_cache_write,
-  session.time_created, session.time_updated, session.time_archived, session.title, session.directory,
+  session.time_created, session.time_updated, session.time_archived, session.time_pinned, session.title, session.directory,
   session.workspace_id, session.path, session.revert, session.fork
 from session indexed by session_changed
 where parent_id is null and time_updated <= :anchor_time and (time_updated < :anchor_time or id > :anchor_id)
@@ -35,7 +35,7 @@ order by time_updated desc, id limit :limit
 -- The same from the other end.
 select session.id, session.parent_id, session.project_id, session.agent, session.model, session.cost, session.tokens_input,
   session.tokens_output, session.tokens_reasoning, session.tokens_cache_read, session.tokens_cache_write,
-  session.time_created, session.time_updated, session.time_archived, session.title, session.directory,
+  session.time_created, session.time_updated, session.time_archived, session.time_pinned, session.title, session.directory,
   session.workspace_id, session.path, session.revert, session.fork
 from session indexed by session_changed
 where parent_id is null and time_updated >= :anchor_time and (time_updated > :anchor_time or id < :anchor_id)
@@ -48,7 +48,7 @@ order by time_updated, id desc limit :limit
 -- Sessions by their ids, newest change first.
 select session.id, session.parent_id, session.project_id, session.agent, session.model, session.cost, session.tokens_input,
   session.tokens_output, session.tokens_reasoning, session.tokens_cache_read, session.tokens_cache_write,
-  session.time_created, session.time_updated, session.time_archived, session.title, session.directory,
+  session.time_created, session.time_updated, session.time_archived, session.time_pinned, session.title, session.directory,
   session.workspace_id, session.path, session.revert, session.fork
 from session where session.id in (select value from json_each(:ids)) order by session.time_updated desc, session.id
 
@@ -56,7 +56,7 @@ from session where session.id in (select value from json_each(:ids)) order by se
 -- Sessions whose id is in a range, which is that of a prefix.
 select session.id, session.parent_id, session.project_id, session.agent, session.model, session.cost, session.tokens_input,
   session.tokens_output, session.tokens_reasoning, session.tokens_cache_read, session.tokens_cache_write,
-  session.time_created, session.time_updated, session.time_archived, session.title, session.directory,
+  session.time_created, session.time_updated, session.time_archived, session.time_pinned, session.title, session.directory,
   session.workspace_id, session.path, session.revert, session.fork
 from session where session.id >= :low and session.id < :high order by session.id limit :limit
 
@@ -65,7 +65,7 @@ from session where session.id >= :low and session.id < :high order by session.id
 -- directory, the whole title elsewhere, a part of it here, a part of it elsewhere.
 select session.id, session.parent_id, session.project_id, session.agent, session.model, session.cost, session.tokens_input,
   session.tokens_output, session.tokens_reasoning, session.tokens_cache_read, session.tokens_cache_write,
-  session.time_created, session.time_updated, session.time_archived, session.title, session.directory,
+  session.time_created, session.time_updated, session.time_archived, session.time_pinned, session.title, session.directory,
   session.workspace_id, session.path, session.revert, session.fork,
   (not title glob :search) * 2 + (directory is not :directory) as tier
 from session indexed by session_changed

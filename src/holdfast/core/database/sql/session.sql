@@ -18,12 +18,12 @@ insert into session (
   id, project_id, workspace_id, parent_id, slug, directory, path, title, version, share_url,
   summary_additions, summary_deletions, summary_files, summary_diffs, metadata, cost,
   tokens_input, tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write,
-  revert, permission, agent, model, time_created, time_updated, time_compacting, time_archived, fork
+  revert, permission, agent, model, time_created, time_updated, time_compacting, time_archived, time_pinned, fork
 ) values (
   :id, :project_id, :workspace_id, :parent_id, :slug, :directory, :path, :title, :version, :share_url,
   :summary_additions, :summary_deletions, :summary_files, :summary_diffs, :metadata, :cost,
   :tokens_input, :tokens_output, :tokens_reasoning, :tokens_cache_read, :tokens_cache_write,
-  :revert, :permission, :agent, :model, :time_created, :time_updated, :time_compacting, :time_archived,
+  :revert, :permission, :agent, :model, :time_created, :time_updated, :time_compacting, :time_archived, :time_pinned,
   :fork
 )
 
@@ -37,7 +37,8 @@ update session set
   tokens_cache_read = :tokens_cache_read, tokens_cache_write = :tokens_cache_write,
   revert = :revert, permission = :permission, agent = :agent, model = :model,
   time_created = :time_created, time_updated = :time_updated,
-  time_compacting = :time_compacting, time_archived = :time_archived, fork = :fork
+  time_compacting = :time_compacting, time_archived = :time_archived,
+  time_pinned = :time_pinned, fork = :fork
 where id = :id
 
 -- name: session.set_agent
@@ -104,7 +105,7 @@ where session_id = :session_id and (
 
 -- name: session.get
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
-  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
+  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, time_pinned, title,
   directory, workspace_id, path, revert, fork
 from session where id = :id
 
@@ -114,7 +115,7 @@ select directory, workspace_id from session where id = :id
 -- name: session.at_boundary
 -- A Session, of which deliveries something waits, and the last sequence of its log, in one read.
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
-  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
+  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, time_pinned, title,
   directory, workspace_id, path, revert, fork,
   exists (select 1 from session_input where session_id = :id and promoted_seq is null
     and withdrawn_seq is null and delivery = 'steer') as steer,
@@ -130,14 +131,14 @@ from session where id = :id
 select id, slug, project_id, workspace_id, directory, path, parent_id, share_url, summary_additions,
   summary_deletions, summary_files, summary_diffs, metadata, cost, tokens_input, tokens_output, tokens_reasoning,
   tokens_cache_read, tokens_cache_write, title, agent, model, version, time_created, time_updated, time_compacting,
-  time_archived, permission, revert, fork
+  time_archived, time_pinned, permission, revert, fork
 from session where id = :id
 
 -- name: session.list_desc
 -- Our session ids sort newest first, so within one millisecond the smaller id is the newer session. A child is archived
 -- with any Session above it.
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
-  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
+  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, time_pinned, title,
   directory, workspace_id, path, revert, fork,
   (select count(*) from session child where child.parent_id = session.id) as children
 from session
@@ -158,7 +159,7 @@ order by time_created desc, id asc limit :limit
 
 -- name: session.list_asc
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
-  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
+  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, time_pinned, title,
   directory, workspace_id, path, revert, fork,
   (select count(*) from session child where child.parent_id = session.id) as children
 from session
@@ -179,7 +180,7 @@ order by time_created asc, id desc limit :limit
 
 -- name: session.children_desc
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
-  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
+  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, time_pinned, title,
   directory, workspace_id, path, revert, fork,
   (select count(*) from session child where child.parent_id = session.id) as children
 from session indexed by session_parent
@@ -200,7 +201,7 @@ order by time_created desc, id asc limit :limit
 
 -- name: session.children_asc
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
-  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
+  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, time_pinned, title,
   directory, workspace_id, path, revert, fork,
   (select count(*) from session child where child.parent_id = session.id) as children
 from session indexed by session_parent

@@ -43,6 +43,7 @@ COPIED = (
     Table("budget_total", ("budget_id",)),
     Table("budget_share", ("session_id", "budget_id")),
     Table("budget_revision", ("id",)),
+    Table("deleted_session", ("id",)),
     Table("mcp_manifest", ("hash",)),
     Table("mcp_server", ("key",)),
 )
@@ -57,6 +58,7 @@ LEFT = {
     "page_sign_in": "people sign in again at the target",
     "page_code": "good for a minute",
     "approval_link": "good for minutes, and part of an address on the source",
+    "retention_run": "servers on the target begin to count anew",
     "holdfast_schema": "the version of the tables",
     "holdfast_writer": "flights of writers on the source",
     "sqlite_sequence": "the file's own count of positions",

@@ -8,7 +8,7 @@ with open (id) as (
   union select json_array_elements_text(:running::json) collate "C")
 select session.id, session.parent_id, session.project_id, session.agent, session.model, session.cost, session.tokens_input,
   session.tokens_output, session.tokens_reasoning, session.tokens_cache_read, session.tokens_cache_write,
-  session.time_created, session.time_updated, session.time_archived, session.title, session.directory,
+  session.time_created, session.time_updated, session.time_archived, session.time_pinned, session.title, session.directory,
   session.workspace_id, session.path, session.revert, session.fork
 from open cross join lateral (select * from session where session.id = open.id offset 0) session
 where (:directory::text is null or texteq(session.directory, :directory))
@@ -19,7 +19,7 @@ order by session.time_updated desc, session.id limit :limit
 -- name: overview.roots_desc
 select session.id, session.parent_id, session.project_id, session.agent, session.model, session.cost, session.tokens_input,
   session.tokens_output, session.tokens_reasoning, session.tokens_cache_read, session.tokens_cache_write,
-  session.time_created, session.time_updated, session.time_archived, session.title, session.directory,
+  session.time_created, session.time_updated, session.time_archived, session.time_pinned, session.title, session.directory,
   session.workspace_id, session.path, session.revert, session.fork
 from session
 where parent_id is null and time_updated <= :anchor_time and (time_updated < :anchor_time or id > :anchor_id)
@@ -32,7 +32,7 @@ order by time_updated desc, id limit :limit
 -- name: overview.roots_asc
 select session.id, session.parent_id, session.project_id, session.agent, session.model, session.cost, session.tokens_input,
   session.tokens_output, session.tokens_reasoning, session.tokens_cache_read, session.tokens_cache_write,
-  session.time_created, session.time_updated, session.time_archived, session.title, session.directory,
+  session.time_created, session.time_updated, session.time_archived, session.time_pinned, session.title, session.directory,
   session.workspace_id, session.path, session.revert, session.fork
 from session
 where parent_id is null and time_updated >= :anchor_time and (time_updated > :anchor_time or id < :anchor_id)
@@ -45,7 +45,7 @@ order by time_updated, id desc limit :limit
 -- name: overview.chosen
 select session.id, session.parent_id, session.project_id, session.agent, session.model, session.cost, session.tokens_input,
   session.tokens_output, session.tokens_reasoning, session.tokens_cache_read, session.tokens_cache_write,
-  session.time_created, session.time_updated, session.time_archived, session.title, session.directory,
+  session.time_created, session.time_updated, session.time_archived, session.time_pinned, session.title, session.directory,
   session.workspace_id, session.path, session.revert, session.fork
 from session where session.id = any (array(select json_array_elements_text(:ids::json)))
 order by session.time_updated desc, session.id
@@ -53,7 +53,7 @@ order by session.time_updated desc, session.id
 -- name: overview.by_title
 select session.id, session.parent_id, session.project_id, session.agent, session.model, session.cost, session.tokens_input,
   session.tokens_output, session.tokens_reasoning, session.tokens_cache_read, session.tokens_cache_write,
-  session.time_created, session.time_updated, session.time_archived, session.title, session.directory,
+  session.time_created, session.time_updated, session.time_archived, session.time_pinned, session.title, session.directory,
   session.workspace_id, session.path, session.revert, session.fork,
   (title !~ ('^' || replace(:search, '^', '\^') || '$'))::int * 2 + (:directory::text is distinct from directory)::int as tier
 from session

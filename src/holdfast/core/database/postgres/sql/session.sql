@@ -18,13 +18,13 @@ insert into session (
   id, project_id, workspace_id, parent_id, slug, directory, path, title, version, share_url,
   summary_additions, summary_deletions, summary_files, summary_diffs, metadata, cost,
   tokens_input, tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write,
-  revert, permission, agent, model, time_created, time_updated, time_compacting, time_archived, fork
+  revert, permission, agent, model, time_created, time_updated, time_compacting, time_archived, time_pinned, fork
 ) values (
   :id, (select project.id from project where project.id = :project_id), :workspace_id, :parent_id, :slug, :directory, :path,
   :title, :version, :share_url,
   :summary_additions, :summary_deletions, :summary_files, :summary_diffs, :metadata, :cost,
   :tokens_input, :tokens_output, :tokens_reasoning, :tokens_cache_read, :tokens_cache_write,
-  :revert, :permission, :agent, :model, :time_created, :time_updated, :time_compacting, :time_archived,
+  :revert, :permission, :agent, :model, :time_created, :time_updated, :time_compacting, :time_archived, :time_pinned,
   :fork
 )
 
@@ -39,7 +39,8 @@ update session set
   tokens_cache_read = :tokens_cache_read, tokens_cache_write = :tokens_cache_write,
   revert = :revert, permission = :permission, agent = :agent, model = :model,
   time_created = :time_created, time_updated = :time_updated,
-  time_compacting = :time_compacting, time_archived = :time_archived, fork = :fork
+  time_compacting = :time_compacting, time_archived = :time_archived,
+  time_pinned = :time_pinned, fork = :fork
 where id = :id
 
 -- name: session.add_step_usage
@@ -69,7 +70,7 @@ where session_id = :session_id and (
 
 -- name: session.list_desc
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
-  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
+  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, time_pinned, title,
   directory, workspace_id, path, revert, fork,
   (select count(*) from session child where child.parent_id = session.id) as children
 from session
@@ -92,7 +93,7 @@ order by time_created desc, id asc limit :limit
 
 -- name: session.list_asc
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
-  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
+  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, time_pinned, title,
   directory, workspace_id, path, revert, fork,
   (select count(*) from session child where child.parent_id = session.id) as children
 from session
@@ -115,7 +116,7 @@ order by time_created asc, id desc limit :limit
 
 -- name: session.children_desc
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
-  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
+  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, time_pinned, title,
   directory, workspace_id, path, revert, fork,
   (select count(*) from session child where child.parent_id = session.id) as children
 from session
@@ -138,7 +139,7 @@ order by time_created desc, id asc limit :limit
 
 -- name: session.children_asc
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
-  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
+  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, time_pinned, title,
   directory, workspace_id, path, revert, fork,
   (select count(*) from session child where child.parent_id = session.id) as children
 from session

@@ -60,7 +60,7 @@ order by tree.depth desc, task.time_started desc, task.seq desc
 
 -- name: tree.nodes
 select session.id, session.parent_id, session.title, session.agent, session.model, session.time_created,
-  session.time_updated, session.time_archived,
+  session.time_updated, session.time_archived, session.time_pinned,
   exists (select 1 from session_activity where session_id = session.id offset 0) as owes,
   (select count(*) from session_input where session_id = session.id and promoted_seq is null
     and withdrawn_seq is null) as pending,

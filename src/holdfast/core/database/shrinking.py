@@ -1,0 +1,131 @@
+"""Gives free pages of a database file back to the file system, in small commits beside the writer's.
+
+Invariants
+- A step holds the write lock for a few milliseconds.
+- A file without a map of its pages (`auto_vacuum`) keeps its size; only `compact` gives it one, by writing it anew."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+
+from holdfast.core.database.errors import StorageError
+from holdfast.core.database.sqlite import BusyWait, connect, translate
+from holdfast.schema.frozen import Frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from holdfast.core.database.place import Place
+
+STEP_PAGES = 64
+CHECKPOINT_STEPS = 16
+"""After so many steps the log is folded into the file, so that it does not grow."""
+INCREMENTAL = 2
+NOT_SHRUNK = (
+    "the database file keeps its size: it is of an earlier version, and its free pages are only used again. "
+    "`holdfast retention --compact` writes it anew once; afterwards it shrinks by itself"
+)
+POSTGRESQL = (
+    "PostgreSQL reuses the space of removed rows after VACUUM, which it runs by itself; VACUUM FULL shrinks tables"
+)
+
+
+class FileSpace(Frozen):
+    """Of a database file, in bytes."""
+
+    total: int
+    free: int
+    shrinks: bool
+    """Whether free pages can be given back without writing the file anew."""
+
+
+def file_space(path: Path) -> FileSpace:
+    """Blocks for a moment."""
+    with closing(connect(str(path), BusyWait(), readonly=True)) as connection:
+        page = int(connection.pragma("page_size"))
+        return FileSpace(
+            total=int(connection.pragma("page_count")) * page,
+            free=int(connection.pragma("freelist_count")) * page,
+            shrinks=int(connection.pragma("auto_vacuum")) == INCREMENTAL,
+        )
+
+
+async def shrink(
+    place: Place,
+    pause: Callable[[float], Awaitable[None]],
+    told: Callable[[int, int], None] = lambda done, total: None,
+) -> str | None:
+    """Give all free pages back. `pause` gets how long a step took; `told` how many pages are done, and how many there
+    were. Returns why that is not done, if it is not."""
+    if not isinstance(place, Path):
+        return POSTGRESQL
+    space = await asyncio.to_thread(file_space, place)
+    if not space.free:
+        return None
+    if not space.shrinks:
+        return NOT_SHRUNK
+    try:
+        await _shrink(place, pause, told)
+    except apsw.Error as error:
+        raise translate(error, str(place)) from error
+    return None
+
+
+async def _shrink(path: Path, pause: Callable[[float], Awaitable[None]], told: Callable[[int, int], None]) -> None:
+    with closing(await asyncio.to_thread(connect, str(path), BusyWait())) as connection:
+        # Not synced while others wait for the lock: a step that is lost with the power is done again.
+        connection.execute("pragma synchronous=normal").fetchall()
+        left = total = int(connection.pragma("freelist_count"))
+        steps = 0
+        while left:
+            began = time.monotonic()
+            left = await asyncio.to_thread(_step, connection)
+            steps += 1
+            if not left or steps % CHECKPOINT_STEPS == 0:
+                await asyncio.to_thread(_checkpoint, connection)
+            told(total - left, total)
+            await pause(time.monotonic() - began)
+
+
+def compact(path: Path) -> int:
+    """Write the file anew, without free pages and so that it shrinks by itself from now on; the bytes that it is
+    smaller. Commits of all processes wait meanwhile. Raises StorageError. Blocks."""
+    before = path.stat().st_size
+    free = shutil.disk_usage(path.parent).free
+    if free < 2 * before:
+        raise StorageError(
+            f"{path} has {before:,} bytes, and writing it anew needs twice as much free space; {free:,} bytes are free"
+        )
+    try:
+        with closing(connect(str(path), BusyWait())) as connection:
+            connection.execute("pragma temp_store=file").fetchall()
+            connection.execute("pragma auto_vacuum=incremental").fetchall()
+            connection.execute("vacuum").fetchall()
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    except apsw.Error as error:
+        raise translate(error, str(path)) from error
+    return before - path.stat().st_size
+
+
+def _step(connection: apsw.Connection) -> int:
+    """The number of free pages afterwards."""
+    connection.execute("begin immediate")  # waits for others; a read that becomes a write would fail at once
+    try:
+        connection.execute(f"pragma incremental_vacuum({STEP_PAGES})").fetchall()
+    except BaseException:
+        connection.execute("rollback")
+        raise
+    connection.execute("commit")
+    return int(connection.pragma("freelist_count"))
+
+
+def _checkpoint(connection: apsw.Connection) -> None:
+    with suppress(apsw.BusyError):  # another process does it
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)

@@ -1,0 +1,134 @@
+"""Retention while Sessions work: turns are not delayed, the file gets smaller, and every row agrees with its events.
+
+HOLDFAST_PROVE_SESSIONS sets how many Sessions there are; one in ten is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.prove.many_sessions import multiply
+
+from holdfast import Holdfast
+from holdfast.core.database.sqlite import BusyWait
+
+pytestmark = [pytest.mark.anyio, pytest.mark.prove, pytest.mark.timeout(7200)]
+
+SESSIONS = int(os.environ.get("HOLDFAST_PROVE_SESSIONS", "20000"))
+RUNNING = 20
+PROMPTS = 8
+BASELINE_SECONDS = 10.0
+MOST_DELAY = 0.050
+
+
+class Waits(BusyWait):
+    """Remembers how long commits waited for the lock of another connection."""
+
+    longest: list[float] = []  # noqa: RUF012 - one for all connections of the process
+
+    def __call__(self, attempts: int) -> bool:
+        again = super().__call__(attempts)
+        if self.since is not None:
+            Waits.longest.append(time.monotonic() - self.since)
+        return again
+
+
+def environment(home: Path) -> dict[str, str]:
+    folder = home / "config" / "opencode"
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {"holdfast": {"titles": False, "retention": {"count": SESSIONS // 10}}}
+    (folder / "opencode.json").write_text(json.dumps(document), encoding="utf-8")
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home / "config"),
+        "HOLDFAST_DATA": str(home / "data"),
+    }
+
+
+@asynccontextmanager
+async def working(hf: Holdfast, sessions: list[str], turns: list[float]) -> AsyncIterator[None]:
+    """Sessions that take turns one after the other; how long each took."""
+    stop = asyncio.Event()
+
+    async def work(session: str) -> None:
+        while not stop.is_set():
+            began = time.monotonic()
+            await hf.run("again", session=session)
+            turns.append(time.monotonic() - began)
+            await asyncio.sleep(1)  # a model thinks longer
+
+    tasks = [asyncio.create_task(work(session)) for session in sessions]
+    try:
+        yield
+    finally:
+        stop.set()
+        await asyncio.gather(*tasks)
+
+
+@pytest.mark.parametrize("where", ["process", "server"])
+async def test_retention_beside_working_sessions(
+    tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """OPS-108, OPS-116: by a process of its own, and by the one that executes the Sessions."""
+    variables = environment(tmp_path)
+    (tmp_path / "project").mkdir()
+    file = tmp_path / "data" / "holdfast.db"
+    options = {"data": tmp_path / "data", "environment": variables}
+    async with Holdfast(tmp_path / "project", **options) as hf:
+        answer = await hf.run("x" * 2000, model="demo/echo")
+        for number in range(PROMPTS - 1):
+            await hf.run(f"{number} " + "y" * 1000, session=answer.session.id)
+    multiply(file, answer.session.id, SESSIONS - 1)
+    monkeypatch.setattr("holdfast.core.database.writer.BusyWait", Waits)
+    async with Holdfast(tmp_path / "project", **options) as hf:
+        sessions = [(await hf.run("begin", model="demo/echo")).session.id for _ in range(RUNNING)]
+        before = file.stat().st_size
+        calm, busy = list[float](), list[float]()
+        async with working(hf, sessions, calm):
+            await asyncio.sleep(BASELINE_SECONDS)
+        Waits.longest.clear()
+        began = time.monotonic()
+        async with working(hf, sessions, busy):
+            removed = await (_by_process(variables, tmp_path) if where == "process" else _here(hf))
+        seconds = time.monotonic() - began
+        waited = max(Waits.longest, default=0.0)
+        after = file.stat().st_size
+        assert await hf.verify() == []
+    with capsys.disabled():
+        print(
+            f"\n{where}: {removed} trees removed in {seconds:.1f} s; file {before:,} -> {after:,} bytes; lock waits at "
+            f"most {waited * 1000:.1f} ms; turns (ms): {_figures(calm)} before, {_figures(busy)} meanwhile"
+        )
+    assert removed == SESSIONS + RUNNING - SESSIONS // 10
+    assert after < before / 2
+    assert waited < MOST_DELAY
+    assert statistics.quantiles(busy, n=20)[18] - statistics.quantiles(calm, n=20)[18] < MOST_DELAY
+
+
+async def _by_process(variables: dict[str, str], home: Path) -> int:
+    holdfast = str(Path(sys.executable).with_name("holdfast"))
+    process = await asyncio.create_subprocess_exec(
+        holdfast, "retention", "--json", cwd=home / "project", env=variables, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    return len(json.loads(out)["items"])
+
+
+async def _here(hf: Holdfast) -> int:
+    return len((await hf.apply_retention()).items)
+
+
+def _figures(turns: list[float]) -> str:
+    ordered = sorted(turns)
+    shares = [ordered[int(len(ordered) * share)] for share in (0.5, 0.95, 0.99)]
+    return "/".join(f"{value * 1000:.0f}" for value in (*shares, ordered[-1])) + f" (50/95/99/100 % of {len(turns)})"
