@@ -77,6 +77,7 @@ $(DOCS)/.ready: requirements/docs.txt
 
 bench: setup ## ratios of one run: the event log against bare SQLite, streams against bare reads
 	@$(BIN)/python benchmarks/event_log.py
+	@$(BIN)/python benchmarks/stored_sessions.py 2000
 	@$(BIN)/python benchmarks/llm.py
 	@$(BIN)/python benchmarks/context.py
 	@$(BIN)/python benchmarks/tools.py
