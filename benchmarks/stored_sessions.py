@@ -106,6 +106,7 @@ def reads(hf: Holdfast, machine: Machine) -> dict[str, Callable[[], Awaitable[ob
         "overview, a search without a match": lambda: hf.sessions.overview(limit=50, search="no such title"),
         "overview, a directory without Sessions": lambda: hf.sessions.overview(limit=50, directory=other),
         "open work": lambda: hf.sessions.overview(open=True),
+        "usage of the last hour": lambda: hf.system.usage(by="model", since=int(time.time() - 3600) * 1000),
         "find by title": lambda: hf.sessions.find(name="no such title"),
     }
 
@@ -141,6 +142,8 @@ async def main(sessions: int, events: int) -> bool:
                 millis = await clocked(read)
                 kept.append(millis <= MOST_MILLIS)
                 print(f"{name:40} {millis:8.2f} ms   at most {MOST_MILLIS:.0f} ms")
+            everything = await clocked(lambda: hf.system.usage(by="day,model", since=0))
+            print(f"{'usage of everything':40} {everything:8.2f} ms")
     return all(kept)
 
 

@@ -214,6 +214,7 @@ export function createClient(options) {
     system: {
       info: call({ method: "GET", path: "/api/system", shape: "data", errors: [400, 401], input: false }),
       doctor: call({ method: "POST", path: "/api/system/doctor", shape: "data", errors: [400, 401, 409], input: false }),
+      usage: call({ method: "GET", path: "/api/usage", shape: "data", errors: [400, 401, 404], query: ["by", "since", "until", "offset", "directory", "project", "session"] }),
     },
   }
 }

@@ -72,7 +72,8 @@ async def story(hf: Holdfast, model: Model) -> Session:
 
 
 async def use(hf: Holdfast, model: Model) -> None:
-    await story(hf, model)
+    session = await story(hf, model)
+    assert (await hf.system.usage(by="day,project,model,session", since=session.time.created)).total.requests
     await hf.sessions.list(limit=20, order="asc")
     last = await hf.sessions.list(limit=20)
     while last.next is not None:

@@ -25,6 +25,7 @@ from holdfast.protocol import (
     questions,
     sessions,
     trees,
+    usage,
 )
 
 if TYPE_CHECKING:
@@ -51,4 +52,5 @@ API: tuple[Endpoint, ...] = (
     *overview.ENDPOINTS,
     *inspection.ENDPOINTS,
     *bundles.ENDPOINTS,
+    *usage.ENDPOINTS,
 )

@@ -39,7 +39,7 @@ FEW = {
     "task.undelivered": "only background tasks without a delivered result are in the index",
 }
 """Queries that go through a table, or an index, from its beginning."""
-PARTS = ("p", "cut", "last", "newest", "chain", "tree", "more", "line", "offers")
+PARTS = ("p", "cut", "last", "newest", "chain", "tree", "more", "line", "offers", "used", "root")
 """Names of what a query has already narrowed down."""
 
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from holdfast.schema.todo import Todo
     from holdfast.schema.tree import SessionTree
     from holdfast.schema.typed_event import Event
+    from holdfast.schema.usage import UsageReport
     from holdfast.schema.view import ViewFrame
     from types import TracebackType
     from typing import Any, Literal
@@ -1338,6 +1339,14 @@ class SystemGroup:
         """Compare what clients see with the event log, and check the configuration. A caller that disconnects ends it. One at a time. Fails with ConflictError."""
         return await self._core.call(
             operations.SYSTEM_DOCTOR,
+            options=options,
+        )
+
+    async def usage(self, *, by: str | None = None, since: int | None = None, until: int | None = None, offset: int | None = None, directory: str | None = None, project: str | None = None, session: str | None = None, options: Options | None = None) -> UsageReport:
+        """Tokens, cost and cache savings of all requests to models in a period, grouped by day, project, model or tree. Deleted Sessions are not part of it. Fails with SessionNotFoundError."""
+        return await self._core.call(
+            operations.SYSTEM_USAGE,
+            query={"by": by, "since": since, "until": until, "offset": offset, "directory": directory, "project": project, "session": session},
             options=options,
         )
 

@@ -37,6 +37,7 @@ from holdfast.schema.timeline import Timeline
 from holdfast.schema.todo import Todo
 from holdfast.schema.tree import SessionTree
 from holdfast.schema.typed_event import Event
+from holdfast.schema.usage import UsageReport
 from holdfast.schema.view import ViewFrame
 from typing import Any
 
@@ -450,4 +451,7 @@ SYSTEM_INFO: Operation[SystemInfo] = Operation(
 )
 SYSTEM_DOCTOR: Operation[DoctorReport] = Operation(
     "POST", "/api/system/doctor", frozenset({400, 401, 409}), "data", DoctorReport
+)
+SYSTEM_USAGE: Operation[UsageReport] = Operation(
+    "GET", "/api/usage", frozenset({400, 401, 404}), "data", UsageReport
 )

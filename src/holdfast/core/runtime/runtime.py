@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from holdfast.core.filesystem.image import ImageLimits
     from holdfast.core.inspect import inspection as inspecting
     from holdfast.core.inspect.inspection import Inspection
+    from holdfast.core.inspect.usage import Usage
     from holdfast.core.location.services import LocationServices
     from holdfast.core.page_access.page_access import PageAccess
     from holdfast.core.permission.permission import Unattended
@@ -331,6 +332,13 @@ class Runtime:
     def inspection(self) -> Inspection:
         """Only who looks at Sessions needs it."""
         return inspecting.Inspection(self.log, MANIFEST, self.database, self.locations, self._environment, self._clock)
+
+    @cached_property
+    def usage(self) -> Usage:
+        """Only reports need it."""
+        from holdfast.core.inspect.usage import Usage
+
+        return Usage(self.database, self.store, self._clock)
 
     @cached_property
     def bundles(self) -> Bundles:
