@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast.core.bundle.bundles import Bundles
+    from holdfast.core.bundle.opencode.importing import TranscriptImporter
     from holdfast.core.config.environment import Directories
     from holdfast.core.filesystem.editor_files import EditorFiles
     from holdfast.core.filesystem.image import ImageLimits
@@ -346,6 +347,13 @@ class Runtime:
         from holdfast.core.bundle.bundles import Bundles
 
         return Bundles(self.log, self.database, self.store, self.outputs, self.project, self._clock)
+
+    @cached_property
+    def transcripts(self) -> TranscriptImporter:
+        """Only imports of foreign conversations need it."""
+        from holdfast.core.bundle.opencode.importing import TranscriptImporter
+
+        return TranscriptImporter(self.bundles, self.database)
 
     @property
     def environment(self) -> dict[str, str]:
