@@ -205,7 +205,7 @@ async def test_the_export_of_an_imported_session_is_the_same_conversation(world:
         await hf.import_transcripts(folder)
         first = await conversation_of(hf, PARENT)
     async with world.host(data=tmp_path / "other") as hf:
-        report = await hf.import_transcripts(exported(tmp_path, first))
+        report = await hf.import_transcripts(exported(tmp_path, {"data": first}))
         second = await conversation_of(hf, PARENT)
     assert report.sessions[0].left_out == {}
     assert second["messages"] == first["messages"]

@@ -35,6 +35,12 @@ class _Exported(msgspec.Struct):
     messages: list[msgspec.Raw]
 
 
+class _Answered(msgspec.Struct):
+    """As the API of 2.0 wraps it."""
+
+    data: _Exported
+
+
 class _Shape(msgspec.Struct):
     """Tells the messages of 1.x from others: those have a header of their own."""
 
@@ -44,8 +50,12 @@ class _Shape(msgspec.Struct):
 def read_file(path: Path) -> list[Transcript]:
     """The one Session of an exported file. Raises TranscriptInvalid."""
     source = str(path)
+    data = _bytes(path, source, FILE_BYTES)
     try:
-        exported = msgspec.json.decode(_bytes(path, source, FILE_BYTES), type=_Exported)
+        wrapped = "data" in msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        exported = (
+            msgspec.json.decode(data, type=_Answered).data if wrapped else msgspec.json.decode(data, type=_Exported)
+        )
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem = f"it is no export of a conversation, which has `info` and `messages` ({error})"
         raise TranscriptInvalid(source, problem) from error
@@ -117,6 +127,8 @@ class Storage:
                     part, budget = self._json(folder / part_name, id, budget)
                     parts.append(part)
             messages += conversion.message(header, parts)
+        if (self._folder / "todo" / f"{id}.json").is_file():
+            lost["todo lists"] += 1
         project = self._project(text(info.get("projectID")))
         return _transcript(id, info, project, messages, conversion, lost)
 
