@@ -42,11 +42,12 @@ test: setup ## the test suite, in parallel (no network, under eight minutes on t
 test-postgres: setup ## the same suite with its Sessions in PostgreSQL, which a wheel brings (POSTGRES=18 chooses another)
 	@HOLDFAST_TEST_STORE=postgres HOLDFAST_TEST_POSTGRES=$(POSTGRES) PYTHONDONTWRITEBYTECODE= $(BIN)/python $(PYTEST) -m "not prove and not acceptance" -n $(WORKERS) --dist worksteal
 
-acceptance: setup test-postgres ## the suite on PostgreSQL, and what needs node, Chromium, bubblewrap, tmux or PgBouncer
+acceptance: setup test-postgres ## the suite on PostgreSQL, and what needs node, Chromium, bubblewrap, tmux, PgBouncer or nginx
 	@sh tests/acceptance/install-bubblewrap.sh
 	@sh tests/acceptance/install-chromium.sh
 	@sh tests/acceptance/install-tmux.sh
 	@sh tests/acceptance/install-pgbouncer.sh
+	@sh tests/acceptance/install-nginx.sh
 	@$(BIN)/python tests/acceptance/install_postgres.py
 	@$(BIN)/python $(PYTEST) -m acceptance -rs
 
@@ -77,6 +78,7 @@ $(DOCS)/.ready: requirements/docs.txt
 
 bench: setup ## ratios of one run: the event log against bare SQLite, streams against bare reads
 	@$(BIN)/python benchmarks/event_log.py
+	@$(BIN)/python benchmarks/stored_sessions.py 2000
 	@$(BIN)/python benchmarks/llm.py
 	@$(BIN)/python benchmarks/context.py
 	@$(BIN)/python benchmarks/tools.py

@@ -386,6 +386,8 @@ export interface SystemOperations {
   doctor(options?: CallOptions): Promise<DoctorReport>
   /** What uses the disk, the largest Sessions, and what could be freed and how. Reads the sizes of all events. */
   disk(options?: CallOptions): Promise<DiskReport>
+  /** Tokens, cost and cache savings of all requests to models in a period, grouped by day, project, model or tree. Deleted Sessions are not part of it. Fails with SessionNotFoundError. */
+  usage(input?: { by?: string | null | undefined; since?: number | null | undefined; until?: number | null | undefined; offset?: number | null | undefined; directory?: string | null | undefined; project?: string | null | undefined; session?: string | null | undefined }, options?: CallOptions): Promise<UsageReport>
 }
 
 export interface Admission {
@@ -2191,6 +2193,7 @@ export interface StepEnded {
   readonly files?: readonly string[]
   readonly structured?: unknown
   readonly rejected?: string
+  readonly saved?: number
 }
 
 export interface StepFailed {
@@ -2557,6 +2560,43 @@ export interface UnavailableSince {
 export interface UsageInfo {
   readonly own: UsageTotal
   readonly tree: UsageTotal
+}
+
+export interface UsageProject {
+  readonly id: string
+  readonly directory: string
+}
+
+export interface UsageReport {
+  readonly since: number
+  readonly until: number
+  readonly rows: readonly UsageRow[]
+  readonly total: UsageSum
+}
+
+export interface UsageRow {
+  readonly requests: number
+  readonly tokens: Tokens
+  readonly cost: number
+  readonly saved: number
+  readonly unpriced: number
+  readonly day?: string
+  readonly project?: UsageProject
+  readonly model?: ModelRef
+  readonly session?: UsageSession
+}
+
+export interface UsageSession {
+  readonly id: string
+  readonly title: string
+}
+
+export interface UsageSum {
+  readonly requests: number
+  readonly tokens: Tokens
+  readonly cost: number
+  readonly saved: number
+  readonly unpriced: number
 }
 
 export interface UsageTotal {

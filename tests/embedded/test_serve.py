@@ -112,3 +112,37 @@ async def test_a_server_on_every_address_is_found_on_this_machine(
 
     assert served.url == f"http://{hostname}:{served.url.rpartition(':')[2]}"
     assert server.url == f"http://{near}:{served.url.rpartition(':')[2]}"
+
+
+@pytest.mark.anyio
+async def test_a_server_that_ends_answers_over_connections_that_it_has_taken(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OPS-451: new ones are refused by then. A proxy that sent a request sends it to no other server."""
+    monkeypatch.setattr("holdfast.embedded.serve.FIRST_REQUEST_SECONDS", 600)
+    app = App(runtime)
+    server = _Server(uvicorn.Config(app, http=Connection, lifespan="off", log_level="critical"), app)
+    with loopback_listener() as listener:
+        address = listener.getsockname()
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        async with asyncio.timeout(30):
+            reader, writer = await asyncio.open_connection(*address)
+            while not server.server_state.connections:  # noqa: ASYNC110 - until it was taken
+                await asyncio.sleep(0.005)
+            server.should_exit = True
+            while await is_accepted(address):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            writer.write(b"GET /api/health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            answer = await reader.read()
+            writer.close()
+            await serving
+    assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+async def is_accepted(address: tuple[str, int]) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(*address)
+    except OSError:
+        return False
+    writer.close()
+    return True

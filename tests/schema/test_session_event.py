@@ -31,7 +31,7 @@ DURABLE: dict[str, tuple[int, set[str], set[str]]] = {
     "session.next.step.ended": (
         2,
         STEP | {"finish", "cost", "tokens"},
-        {"snapshot", "files", "structured", "rejected"},
+        {"snapshot", "files", "structured", "rejected", "saved"},
     ),
     "session.next.step.failed": (2, STEP | {"error"}, {"cost", "tokens"}),
     "session.next.text.started": (1, STEP | {"textID"}, set()),

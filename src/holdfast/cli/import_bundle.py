@@ -1,4 +1,4 @@
-"""`holdfast import`: takes the sessions of bundles into the database."""
+"""`holdfast import`: takes the sessions of bundles, and conversations of OpenCode, into the database."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from holdfast.cli.bundle_progress import BundleProgress
 from holdfast.cli.command_runner import run_on_host
+from holdfast.cli.imported_transcripts import is_transcript, show_transcripts
 from holdfast.cli.output import printable
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ SHOWN = 20
 
 
 @click.command("import")
-@click.argument("files", nargs=-1, required=True, metavar="FILE…", type=click.Path(exists=True, dir_okay=False))
+@click.argument("files", nargs=-1, required=True, metavar="FILE|DIRECTORY…", type=click.Path(exists=True))
 @click.option(
     "--directory",
     type=click.Path(exists=True, file_okay=False),
@@ -30,7 +31,8 @@ SHOWN = 20
 )
 @click.option("--json", "as_json", is_flag=True, help="Print each report as a line of JSON, and no progress.")
 def command(files: tuple[str, ...], directory: str | None, as_json: bool) -> None:
-    """Take the sessions of bundles into the database.
+    """Take the sessions of bundles into the database, or conversations of OpenCode: a file that `opencode export`
+    wrote, or the directory `storage` of OpenCode 1.x.
 
     A bundle is imported as a whole or not at all. Sessions that are there already stay as they are; one with the same
     id and another history refuses the bundle. Nothing is executed: unfinished work waits for
@@ -41,9 +43,16 @@ def command(files: tuple[str, ...], directory: str | None, as_json: bool) -> Non
 async def _import(host: Holdfast, files: tuple[str, ...], directory: str | None, as_json: bool) -> int:
     from holdfast.schema.codec import encode_text
 
+    code = 0
     for file in files:
         progress = BundleProgress(shown=not as_json)
         try:
+            if is_transcript(file):
+                found = await host.import_transcripts(file, directory=directory, told=progress.show)
+                code = max(code, 1 if found.refused else 0)
+                progress.clear()
+                show_transcripts(file, found, as_json)
+                continue
             report = await host.import_bundle(file, directory=directory, told=progress.show)
         finally:
             progress.clear()
@@ -53,7 +62,7 @@ async def _import(host: Holdfast, files: tuple[str, ...], directory: str | None,
         click.echo(printable(f"{file}: {_described(report)}"))
         for line in _notes(report):
             click.echo(printable(line), err=True)
-    return 0
+    return code
 
 
 def _described(report: ImportReport) -> str:

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from holdfast.schema.prompt import Admission, PromptInput
     from holdfast.schema.retention import RetentionReport
     from holdfast.schema.session import Session
+    from holdfast.schema.transcript_import import TranscriptReport
     from holdfast.server.auth import Credentials
     from holdfast.server.types import Receive, Send
     from holdfast.server.types import Scope as AsgiScope
@@ -282,6 +283,18 @@ class Holdfast(AsyncClient):
         executed: unfinished work waits for a decision."""
         place = None if directory is None else str(Path(directory).absolute())
         return await self._runtime.bundles.import_from(Path(path), directory=place, told=told or _untold)
+
+    async def import_transcripts(
+        self,
+        path: str | Path,
+        *,
+        directory: str | Path | None = None,
+        told: Callable[[str, int, int], None] | None = None,
+    ) -> TranscriptReport:
+        """Import conversations of OpenCode: an exported file, or the folder in which 1.x stores them. Each tree of
+        Sessions is imported as a whole or refused. Nothing is executed."""
+        place = None if directory is None else str(Path(directory).absolute())
+        return await self._runtime.transcripts.import_from(Path(path), directory=place, told=told or _untold)
 
     async def verify_bundle(
         self, path: str | Path, *, told: Callable[[str, int, int], None] | None = None

@@ -36,6 +36,7 @@ from holdfast.embedded.node_calls import NodeCalls
 from holdfast.embedded.peer_sources import peer_source
 from holdfast.embedded.peers import Peers
 from holdfast.embedded.registration import registered
+from holdfast.embedded.service_manager import READY, STOPPING, ServiceManager
 from holdfast.embedded.unauthenticated import LIMIT, MOST, UnauthenticatedConnections
 from holdfast.schema.deferred import load_next
 from holdfast.schema.exceptions import HoldfastError
@@ -60,6 +61,8 @@ IDLE_SECONDS = 5
 """How long a connection is kept open between two requests."""
 BACKLOG = 256
 """Connections that the system accepts before the server does."""
+FIRST_REQUEST_SECONDS = 0.5
+"""How long a server that ends waits for the first request of a connection."""
 DEFAULT_PORT = 4096
 PORTS_TRIED = 100
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -144,8 +147,22 @@ class _Server(uvicorn.Server):
             self.handle_exit(signal.SIGTERM, None)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._stop_listening(sockets or [])
         await self._app.close()
         await super().shutdown(sockets)
+
+    async def _stop_listening(self, sockets: list[socket.socket]) -> None:
+        """Refuse new connections, and let those without a request so far send one: a proxy sends what a server may have
+        received to no other."""
+        await asyncio.sleep(0)  # takes the connections that wait
+        for server in self.servers:
+            server.close()
+        for each in sockets:
+            each.close()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + FIRST_REQUEST_SECONDS
+        while loop.time() < until and any(map(_has_no_request, self.server_state.connections)):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 class Serving(Frozen):
@@ -194,6 +211,7 @@ async def serve(
     """Serve until a signal, at which `ending` is called. `reported` gets the report about the configuration of this
     directory soon after the start. SIGHUP reloads the configuration of all open Locations; `reloaded` gets one line for
     each that failed."""
+    manager = ServiceManager(os.environ)
     environment = dict(os.environ)
     node = configured_node(environment)
     with _password(environment, authorize=asked.authorize) as password:
@@ -236,16 +254,26 @@ async def serve(
                             "started", extra=fields(version=__version__, url=served.url, node=name, pid=os.getpid())
                         )
                         ready(served)
+                        manager.tell(READY)
                         background.start(load_deferred())
                         background.start(_keep_policy(runtime))
+
+                    async def drain() -> None:
+                        manager.tell(STOPPING)
+                        await _drain(runtime, asked.drain)
+
+                    def ends() -> None:
+                        manager.tell(STOPPING)
+                        if ending is not None:
+                            ending()
 
                     server = _Server(
                         _config(app),
                         app,
                         ready=listening,
-                        ending=ending,
+                        ending=ends,
                         hung_up=lambda: background.start(_reload(runtime, reloaded)),
-                        drain=partial(_drain, runtime, asked.drain) if asked.drain else None,
+                        drain=drain if asked.drain else None,
                     )
                     background.start(_report(runtime, reported))
                     if asked.local:
@@ -316,6 +344,11 @@ async def _reload(runtime: Runtime, reloaded: Callable[[Sequence[str]], None]) -
         runtime.node_secrets.file.read_again()
     failed = await runtime.reload()
     reloaded([f"{location.directory}: {error}" for location, error in failed.items()])
+
+
+def _has_no_request(connection: object) -> bool:
+    """Whether nothing was asked for over a connection yet. A WebSocket began with a request."""
+    return getattr(connection, "cycle", connection) is None
 
 
 async def _drain(runtime: Runtime, seconds: float) -> None:

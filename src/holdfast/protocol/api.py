@@ -26,6 +26,7 @@ from holdfast.protocol import (
     retention,
     sessions,
     trees,
+    usage,
 )
 
 if TYPE_CHECKING:
@@ -53,4 +54,5 @@ API: tuple[Endpoint, ...] = (
     *inspection.ENDPOINTS,
     *bundles.ENDPOINTS,
     *retention.ENDPOINTS,
+    *usage.ENDPOINTS,
 )

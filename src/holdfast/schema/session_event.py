@@ -100,6 +100,9 @@ class StepEnded(StepPayload):
     """The validated answer to a prompt with a format; it ends the activity."""
     rejected: str | None = None
     """Why the answer does not match the prompt's format; the model is asked again."""
+    saved: float | None = None
+    """What the tokens in the provider's cache would have cost more as other input. Absent without such tokens, or if
+    the price is not known."""
 
 
 class StepFailed(StepPayload):
@@ -289,6 +292,10 @@ class UsageRecorded(SessionPayload):
     purpose: Literal["compaction", "title", "generate", "sampling"]
     cost: float
     tokens: Tokens
+    model: ModelRef | None = None
+    """Not recorded by earlier versions."""
+    saved: float | None = None
+    """As in StepEnded."""
 
 
 class TodosReplaced(SessionPayload):

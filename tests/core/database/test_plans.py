@@ -37,18 +37,17 @@ FEW = {
     "purge.remove_control": "only requests that no process has answered yet have a row",
     "purge.remove_links": "links are good for minutes",
     "purge.unfinished": "only Sessions that are being purged are in the index",
+    "request.open_of_location": "only open requests are in the index",
     "request.open_of_tree": "only open requests are in the index",
     "request.owned": "only open requests are in the index",
     "retention.busy": "only Sessions with something to do have a row, or are in the index",
     "retention.forks": "only segments of forks are in the index",
-    "session.list_asc": "in the order of the index, up to the limit",
-    "session.list_desc": "in the order of the index, up to the limit",
     "store.numbers": "at most 100,000 rows of an index",
     "task.any_active_below": "only Sessions that owe an answer have a row",
     "task.undelivered": "only background tasks without a delivered result are in the index",
 }
 """Queries that go through a table, or an index, from its beginning."""
-PARTS = ("p", "cut", "last", "newest", "chain", "tree", "more", "line", "offers")
+PARTS = ("p", "cut", "last", "newest", "chain", "tree", "more", "line", "offers", "used", "root")
 """Names of what a query has already narrowed down."""
 
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from holdfast.schema.todo import Todo
     from holdfast.schema.tree import SessionTree
     from holdfast.schema.typed_event import Event
+    from holdfast.schema.usage import UsageReport
     from holdfast.schema.view import ViewFrame
     from types import TracebackType
     from typing import Any, Literal
@@ -1364,6 +1365,14 @@ class SystemGroup:
         """What uses the disk, the largest Sessions, and what could be freed and how. Reads the sizes of all events."""
         return await self._core.call(
             operations.SYSTEM_DISK,
+            options=options,
+        )
+
+    async def usage(self, *, by: str | None = None, since: int | None = None, until: int | None = None, offset: int | None = None, directory: str | None = None, project: str | None = None, session: str | None = None, options: Options | None = None) -> UsageReport:
+        """Tokens, cost and cache savings of all requests to models in a period, grouped by day, project, model or tree. Deleted Sessions are not part of it. Fails with SessionNotFoundError."""
+        return await self._core.call(
+            operations.SYSTEM_USAGE,
+            query={"by": by, "since": since, "until": until, "offset": offset, "directory": directory, "project": project, "session": session},
             options=options,
         )
 

@@ -39,6 +39,7 @@ from holdfast.schema.timeline import Timeline
 from holdfast.schema.todo import Todo
 from holdfast.schema.tree import SessionTree
 from holdfast.schema.typed_event import Event
+from holdfast.schema.usage import UsageReport
 from holdfast.schema.view import ViewFrame
 from typing import Any
 
@@ -461,4 +462,7 @@ SYSTEM_DOCTOR: Operation[DoctorReport] = Operation(
 )
 SYSTEM_DISK: Operation[DiskReport] = Operation(
     "GET", "/api/system/disk", frozenset({400, 401}), "data", DiskReport
+)
+SYSTEM_USAGE: Operation[UsageReport] = Operation(
+    "GET", "/api/usage", frozenset({400, 401, 404}), "data", UsageReport
 )

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from holdfast.schema.session import NO_TOKENS
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from holdfast.schema.catalog import ModelCost
     from holdfast.schema.session import Tokens
@@ -28,6 +32,16 @@ def cost(prices: Sequence[ModelCost], usage: Tokens, context_tokens: int | None 
         + usage.cache.write * price.cache.write
     )
     return dollars / MILLION
+
+
+def cache_savings(price: Callable[[Tokens], float], used: Tokens) -> float | None:
+    """What the tokens in the provider's cache would have cost more as other input; less than nothing if writing to the
+    cache cost more than reading saved. None without such tokens, and if the price is not known."""
+    cached = used.cache.read + used.cache.write
+    if not cached:
+        return None
+    uncached = price(replace(used, input=used.input + cached, cache=NO_TOKENS.cache))
+    return uncached - price(used) if uncached else None
 
 
 def _price(prices: Sequence[ModelCost], context_tokens: int) -> ModelCost | None:

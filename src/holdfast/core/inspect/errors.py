@@ -3,7 +3,9 @@
 NotFound
 └── NoSuchSequence    the log has no event with this sequence
 InvalidRequest
-└── TooManyEvents     more events would have to be replayed than one call may
+├── TooManyEvents     more events would have to be replayed than one call may
+├── InvalidPeriod     it ends before it begins
+└── TooManyUsageRows  a report would have more rows than one answer may
 """
 
 from __future__ import annotations
@@ -23,3 +25,21 @@ class TooManyEvents(InvalidRequest):
 
     def __init__(self, events: int, most: int) -> None:
         super().__init__(f"{events} events would have to be replayed; at most {most} are", kind="Params", field="seq")
+
+
+class InvalidPeriod(InvalidRequest):
+    """The period ends before it begins."""
+
+    def __init__(self, since: int, until: int) -> None:
+        super().__init__(f"The period ends ({until}) before it begins ({since}).", kind="Query", field="until")
+
+
+class TooManyUsageRows(InvalidRequest):
+    """A report would have more rows than one answer may."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            f"The report has more than {most:,} rows. Choose a shorter period, or group by less.",
+            kind="Query",
+            field="by",
+        )

@@ -142,13 +142,14 @@ def _followed(now: LedgerEntry, event: Record) -> LedgerEntry:
 
 
 def _own_call(seq: int, event: UsageRecorded) -> LedgerEntry:
-    """A call that the runtime made for itself. When it began, and with which model, is not recorded."""
+    """A call that the runtime made for itself. When it began is not recorded."""
     return LedgerEntry(
         seq=seq,
         purpose=event.purpose,
         status="ended",
         time=event.timestamp,
         ended=event.timestamp,
+        model=event.model,
         tokens=event.tokens,
         cost=event.cost,
     )

@@ -13,6 +13,7 @@ import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal
 
+from holdfast.core.catalog.prices import cache_savings
 from holdfast.core.runner.lowering import checkpoint
 from holdfast.core.runner.publish import stored_tokens
 from holdfast.core.session.errors import Interrupted
@@ -241,6 +242,8 @@ class Compaction:
                     purpose="compaction",
                     cost=by.price(used),
                     tokens=used,
+                    model=by.ref,
+                    saved=cache_savings(by.price, used),
                 )
             )
 

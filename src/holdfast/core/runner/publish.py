@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.core.catalog.prices import cache_savings
 from holdfast.core.database.unit import Statement
 from holdfast.core.observe.log_context import note_turn
 from holdfast.core.runner.answer import Answer
@@ -284,7 +285,7 @@ class TurnPublisher:
             used, cost = self.used, self.price(self.used)
             tree = {"snapshot": self.snapshot, "files": ()} if unchanged and self.snapshot is not None else {}
             finish = self.finish.reason if structured is msgspec.UNSET else "stop"
-            answer = {"structured": structured, "rejected": rejected}
+            answer = {"structured": structured, "rejected": rejected, "saved": self._savings()}
             worked = Statement("work.add", {"session_id": self.of.session_id, "time": self._worked})
             self._stage(ev.StepEnded, worked, finish=finish, cost=cost, tokens=used, **tree, **answer)
             self.ended = True
@@ -296,6 +297,10 @@ class TurnPublisher:
     def end_activity(self, reason: str) -> None:
         """Nothing more is owed, although tools were called."""
         self._outbox.stage(ev.ActivityEnded(timestamp=self._clock.now(), session_id=self.of.session_id, reason=reason))
+
+    def _savings(self) -> float | None:
+        """Of an adopted step only the cost is known, and not the prices."""
+        return cache_savings(self.price, self.used) if not self._adopted else None
 
     # -- details -------------------------------------------------------------------------------------------------
 

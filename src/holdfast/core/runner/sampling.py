@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core.catalog.prices import cache_savings
 from holdfast.core.filesystem.content import NATIVE
 from holdfast.core.mcp.stranger_text import printable
 from holdfast.core.mcp.tool_names import sampling_action
@@ -186,6 +187,8 @@ class ModelSampling:
             purpose="sampling",
             cost=resolved.price(used),
             tokens=used,
+            model=resolved.ref,
+            saved=cache_savings(resolved.price, used),
         )
         counted = await self._sessions.budgets.settlement(session.id)
         await self._sessions.log.publish(spent, location=session.location, local=counted)

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from holdfast.core.catalog.prices import cache_savings
 from holdfast.core.runner.publish import stored_tokens
 from holdfast.core.session.errors import MessageUndecodable
 from holdfast.core.session.records import DEFAULT_TITLE
@@ -132,6 +133,8 @@ class Titles:
                 purpose="title",
                 cost=model.price(used),
                 tokens=used,
+                model=model.ref,
+                saved=cache_savings(model.price, used),
             )
             counted = await self._budgets.settlement(session.id)
             await self._log.publish(spent, location=session.location, local=counted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.core.catalog.prices import cache_savings
 from holdfast.core.context.system_context import initialize, observe
 from holdfast.core.location.settings import session_settings
 from holdfast.core.runner.lowering import has_files, lower, pruned
@@ -114,6 +115,8 @@ class OneShotAnswers:
             purpose="generate",
             cost=resolved.price(used),
             tokens=used,
+            model=resolved.ref,
+            saved=cache_savings(resolved.price, used),
         )
         counted = await self._budgets.settlement(session.id)
         await self._log.publish(spent, location=session.location, local=counted)

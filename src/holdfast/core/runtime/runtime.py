@@ -115,11 +115,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast.core.bundle.bundles import Bundles
+    from holdfast.core.bundle.opencode.importing import TranscriptImporter
     from holdfast.core.config.environment import Directories
     from holdfast.core.filesystem.editor_files import EditorFiles
     from holdfast.core.filesystem.image import ImageLimits
     from holdfast.core.inspect import inspection as inspecting
     from holdfast.core.inspect.inspection import Inspection
+    from holdfast.core.inspect.usage import Usage
     from holdfast.core.location.services import LocationServices
     from holdfast.core.page_access.page_access import PageAccess
     from holdfast.core.permission.permission import Unattended
@@ -383,6 +385,13 @@ class Runtime:
         return inspecting.Inspection(self.log, MANIFEST, self.database, self.locations, self._environment, self._clock)
 
     @cached_property
+    def usage(self) -> Usage:
+        """Only reports need it."""
+        from holdfast.core.inspect.usage import Usage
+
+        return Usage(self.database, self.store, self._clock)
+
+    @cached_property
     def bundles(self) -> Bundles:
         """Only exports and imports need it."""
         from holdfast.core.bundle.bundles import Bundles
@@ -411,6 +420,13 @@ class Runtime:
         from holdfast.core.runtime.disk_use import DiskUses
 
         return DiskUses(self.database, self.place, self.paths.data)
+
+    @cached_property
+    def transcripts(self) -> TranscriptImporter:
+        """Only imports of foreign conversations need it."""
+        from holdfast.core.bundle.opencode.importing import TranscriptImporter
+
+        return TranscriptImporter(self.bundles, self.database)
 
     @property
     def environment(self) -> dict[str, str]:

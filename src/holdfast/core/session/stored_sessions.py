@@ -46,6 +46,11 @@ class SessionAnchor(msgspec.Struct, frozen=True):
     direction: Direction
 
 
+FIRST = SessionAnchor(id="", time=-1, direction="next")
+LAST = SessionAnchor(id="", time=2**53 - 1, direction="next")
+"""Before the first page of a list, in ascending and in descending order."""
+
+
 class SessionAtBoundary(Frozen):
     """A Session, whether a steer or a queued input waits, and the last sequence of its log, in one read. `steers` and
     `queued` are the inputs that wait up to that sequence: the oldest steers, and the oldest queued input."""
@@ -109,7 +114,11 @@ class StoredSessions:
         ascending = (order == "asc") != backwards
         subpath = chosen.subpath.strip("/") if chosen.subpath else None
         of_parent = chosen.parent not in (None, NO_PARENT)
-        rows = await self._database.fetch(
+        since = anchor or (FIRST if ascending else LAST)
+        # A filter may have to look at many Sessions before it has found a page, or that there is none.
+        filtered = chosen.search or chosen.directory or chosen.project or subpath or chosen.workspace
+        fetch = self._database.fetch_large if filtered else self._database.fetch
+        rows = await fetch(
             f"session.{'children' if of_parent else 'list'}_{'asc' if ascending else 'desc'}",
             {
                 **({"parent": chosen.parent} if of_parent else {"roots": chosen.parent == NO_PARENT}),
@@ -120,8 +129,8 @@ class StoredSessions:
                 "subpath": subpath,
                 "subpath_below": f"{_like(subpath)}/%" if subpath else None,
                 "archived": chosen.archived,
-                "anchor_time": anchor.time if anchor else None,
-                "anchor_id": anchor.id if anchor else None,
+                "anchor_time": since.time,
+                "anchor_id": since.id,
                 "limit": limit,
             },
             into=_ListRow,

@@ -78,15 +78,16 @@ where request.reply is null and request.kind = 'form'
 order by request.time_created, request.seq, request.id
 
 -- name: request.open_of_location
+-- From the open requests to their Sessions: a directory may have any number of Sessions.
 select request.session_id, request.kind, request.agent, request.data
-from session_request request join session on session.id = request.session_id
+from session_request request indexed by session_request_open cross join session on session.id = request.session_id
 where request.reply is null and session.directory = :directory and session.workspace_id is :workspace_id
 order by request.time_created, request.seq, request.id
 
 -- name: request.open_of_session_there
 -- The same of one Session, if it is at this Location.
 select request.session_id, request.kind, request.agent, request.data
-from session_request request join session on session.id = request.session_id
+from session_request request cross join session on session.id = request.session_id
 where request.session_id = :session_id and request.reply is null
   and session.directory = :directory and session.workspace_id is :workspace_id
 order by request.time_created, request.seq, request.id

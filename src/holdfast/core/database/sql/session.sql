@@ -154,7 +154,7 @@ where (:roots = 0 or parent_id is null) and (:directory is null or directory = :
       select above.parent_id, above.time_archived, line.distance + 1
       from line join session above on above.id = line.parent_id where line.distance < 100)
     select 1 from line where line.time_archived is not null)))
-  and (:anchor_time is null or time_created < :anchor_time or (time_created = :anchor_time and id > :anchor_id))
+  and time_created <= :anchor_time and (time_created < :anchor_time or id > :anchor_id)
 order by time_created desc, id asc limit :limit
 
 -- name: session.list_asc
@@ -175,7 +175,7 @@ where (:roots = 0 or parent_id is null) and (:directory is null or directory = :
       select above.parent_id, above.time_archived, line.distance + 1
       from line join session above on above.id = line.parent_id where line.distance < 100)
     select 1 from line where line.time_archived is not null)))
-  and (:anchor_time is null or time_created > :anchor_time or (time_created = :anchor_time and id < :anchor_id))
+  and time_created >= :anchor_time and (time_created > :anchor_time or id < :anchor_id)
 order by time_created asc, id desc limit :limit
 
 -- name: session.children_desc
@@ -196,7 +196,7 @@ where parent_id = :parent and (:directory is null or directory = :directory)
       select above.parent_id, above.time_archived, line.distance + 1
       from line join session above on above.id = line.parent_id where line.distance < 100)
     select 1 from line where line.time_archived is not null)))
-  and (:anchor_time is null or time_created < :anchor_time or (time_created = :anchor_time and id > :anchor_id))
+  and time_created <= :anchor_time and (time_created < :anchor_time or id > :anchor_id)
 order by time_created desc, id asc limit :limit
 
 -- name: session.children_asc
@@ -217,5 +217,5 @@ where parent_id = :parent and (:directory is null or directory = :directory)
       select above.parent_id, above.time_archived, line.distance + 1
       from line join session above on above.id = line.parent_id where line.distance < 100)
     select 1 from line where line.time_archived is not null)))
-  and (:anchor_time is null or time_created > :anchor_time or (time_created = :anchor_time and id < :anchor_id))
+  and time_created >= :anchor_time and (time_created > :anchor_time or id < :anchor_id)
 order by time_created asc, id desc limit :limit

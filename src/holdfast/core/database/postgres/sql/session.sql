@@ -87,8 +87,7 @@ where (:roots::bigint = 0 or parent_id is null) and (:directory::text is null or
       select above.parent_id, above.time_archived, line.distance + 1
       from line join session above on above.id = line.parent_id where line.distance < 100)
     select 1 from line where line.time_archived is not null))::int)
-  and (:anchor_time::bigint is null or time_created < :anchor_time
-    or (time_created = :anchor_time and id > :anchor_id))
+  and time_created <= :anchor_time::bigint and (time_created < :anchor_time or id > :anchor_id)
 order by time_created desc, id asc limit :limit
 
 -- name: session.list_asc
@@ -110,8 +109,7 @@ where (:roots::bigint = 0 or parent_id is null) and (:directory::text is null or
       select above.parent_id, above.time_archived, line.distance + 1
       from line join session above on above.id = line.parent_id where line.distance < 100)
     select 1 from line where line.time_archived is not null))::int)
-  and (:anchor_time::bigint is null or time_created > :anchor_time
-    or (time_created = :anchor_time and id < :anchor_id))
+  and time_created >= :anchor_time::bigint and (time_created > :anchor_time or id < :anchor_id)
 order by time_created asc, id desc limit :limit
 
 -- name: session.children_desc
@@ -133,8 +131,7 @@ where parent_id = :parent and (:directory::text is null or (
       select above.parent_id, above.time_archived, line.distance + 1
       from line join session above on above.id = line.parent_id where line.distance < 100)
     select 1 from line where line.time_archived is not null))::int)
-  and (:anchor_time::bigint is null or time_created < :anchor_time
-    or (time_created = :anchor_time and id > :anchor_id))
+  and time_created <= :anchor_time::bigint and (time_created < :anchor_time or id > :anchor_id)
 order by time_created desc, id asc limit :limit
 
 -- name: session.children_asc
@@ -156,6 +153,5 @@ where parent_id = :parent and (:directory::text is null or (
       select above.parent_id, above.time_archived, line.distance + 1
       from line join session above on above.id = line.parent_id where line.distance < 100)
     select 1 from line where line.time_archived is not null))::int)
-  and (:anchor_time::bigint is null or time_created > :anchor_time
-    or (time_created = :anchor_time and id < :anchor_id))
+  and time_created >= :anchor_time::bigint and (time_created > :anchor_time or id < :anchor_id)
 order by time_created asc, id desc limit :limit

@@ -1,0 +1,1 @@
+"""Takes over conversations of OpenCode: reads what it stored or exported, and makes durable events of it."""
