@@ -128,8 +128,8 @@ if TYPE_CHECKING:
     from holdfast.core.permission.rules import Authority
     from holdfast.core.process.sandbox.confinement import Setting
     from holdfast.core.runner.settings import RecoveryPolicy
-    from holdfast.core.runtime.gauges import Gauges
     from holdfast.core.runtime.disk_use import DiskUses
+    from holdfast.core.runtime.gauges import Gauges
     from holdfast.core.runtime.retention_runs import RetentionRuns
     from holdfast.schema.model import ModelRef
 else:
