@@ -34,6 +34,7 @@ export interface Client {
   readonly metrics: MetricsOperations
   readonly openapi: OpenapiOperations
   readonly system: SystemOperations
+  readonly tokens: TokensOperations
 }
 
 export interface HealthOperations {
@@ -380,6 +381,15 @@ export interface SystemOperations {
   info(options?: CallOptions): Promise<SystemInfo>
   /** Compare what clients see with the event log, and check the configuration. A caller that disconnects ends it. One at a time. Fails with ConflictError. */
   doctor(options?: CallOptions): Promise<DoctorReport>
+}
+
+export interface TokensOperations {
+  /** The tokens, without their secrets, ordered by name. */
+  list(options?: CallOptions): Promise<readonly TokenInfo[]>
+  /** Make a token. The answer has its secret, which is not shown again. Fails with ConflictError. */
+  create(input: { name: string; role: "admin" | "approve" | "prompt" | "read"; seconds?: number | null | undefined; projects?: readonly string[] | null | undefined }, options?: CallOptions): Promise<NewToken>
+  /** Revoke a token. Streams, terminals and sign-ins of the page that were opened with it end. Fails with NotFoundError. */
+  revoke(input: { name: string }, options?: CallOptions): Promise<void>
 }
 
 export interface Admission {
@@ -1386,6 +1396,11 @@ export interface NativeModelApi {
   readonly settings: Record<string, unknown>
 }
 
+export interface NewToken {
+  readonly token: string
+  readonly info: TokenInfo
+}
+
 export interface NumberField {
   readonly type: "number"
   readonly key: string
@@ -2327,6 +2342,16 @@ export interface TodoUpdated {
   readonly todos: readonly Todo[]
 }
 
+export interface TokenInfo {
+  readonly id: string
+  readonly name: string
+  readonly role: "admin" | "approve" | "prompt" | "read"
+  readonly projects: readonly string[]
+  readonly created: number
+  readonly expires?: number
+  readonly seen?: number
+}
+
 export interface Tokens {
   readonly input: number
   readonly output: number
@@ -2732,6 +2757,7 @@ export declare function isConflictError(error: unknown): error is ConflictError
 export interface ForbiddenError extends Error {
   readonly _tag: "ForbiddenError"
   readonly message: string
+  readonly role?: string
   readonly status: 403
 }
 export declare function isForbiddenError(error: unknown): error is ForbiddenError

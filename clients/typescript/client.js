@@ -215,5 +215,10 @@ export function createClient(options) {
       info: call({ method: "GET", path: "/api/system", shape: "data", errors: [400, 401], input: false }),
       doctor: call({ method: "POST", path: "/api/system/doctor", shape: "data", errors: [400, 401, 409], input: false }),
     },
+    tokens: {
+      list: call({ method: "GET", path: "/api/token", shape: "data", errors: [400, 401], input: false }),
+      create: call({ method: "POST", path: "/api/token", shape: "data", errors: [400, 401, 409], payload: ["name", "role", "seconds", "projects"] }),
+      revoke: call({ method: "DELETE", path: "/api/token/{name}", shape: "void", errors: [400, 401, 404] }),
+    },
   }
 }

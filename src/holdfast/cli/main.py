@@ -53,6 +53,7 @@ COMMANDS = (
     "export",
     "import",
     "verify",
+    "token",
     "completion",
 )
 MODULES = {"import": "import_bundle"}

@@ -24,6 +24,7 @@ from holdfast.protocol import (
     pty,
     questions,
     sessions,
+    tokens,
     trees,
 )
 
@@ -51,4 +52,5 @@ API: tuple[Endpoint, ...] = (
     *overview.ENDPOINTS,
     *inspection.ENDPOINTS,
     *bundles.ENDPOINTS,
+    *tokens.ENDPOINTS,
 )

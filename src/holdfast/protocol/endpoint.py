@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.schema.access import Role
 from holdfast.schema.errors import InvalidRequestError, ProjectCopyError, PublicError, UnauthorizedError
 from holdfast.schema.record import Record
 
@@ -62,6 +63,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     path: str
     summary: str
+    role: Role
+    """The least role that a caller needs. There is no default: whoever adds an endpoint decides."""
     envelope: Envelope
     success: Any = None
     """The type inside the envelope; of a stream, that of one element."""
@@ -80,6 +83,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Headers of every request of the generated clients."""
     media_types: tuple[str, ...] = ("application/octet-stream",)
     """Of the bytes in a raw envelope."""
+    checks_projects: bool = False
+    """Whether a token that is limited to projects may call it though it names neither a Session nor a Location. Its
+    handler then refuses what is outside of these projects, or there is nothing of a project in it."""
     socket: bool = False
     """Whether clients use a WebSocket; the envelope applies to plain requests."""
 
@@ -88,7 +94,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.errors, InvalidRequestError, UnauthorizedError)
 
 
-def endpoint(client_name: str, route: str, operation: str, summary: str, **fields: Any) -> Endpoint:
+def endpoint(client_name: str, route: str, operation: str, summary: str, *, role: Role, **fields: Any) -> Endpoint:
     """An endpoint from `group.name` and `METHOD /path`. The keyword named after an envelope is the type inside it;
     without one the response is empty. All other keywords are fields of Endpoint."""
     group, _, name = client_name.partition(".")
@@ -102,6 +108,7 @@ def endpoint(client_name: str, route: str, operation: str, summary: str, **field
         path=path,
         operation=operation,
         summary=summary,
+        role=role,
         envelope=envelope,
         success=success,
         **fields,

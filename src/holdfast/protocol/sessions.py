@@ -183,12 +183,13 @@ class InterruptQuery(Record):
 
 
 _OF_SESSION = of_session(
-    endpoint("sessions.get", "GET", "v2.session.get", "One Session.", data=Session),
+    endpoint("sessions.get", "GET", "v2.session.get", "One Session.", role="read", data=Session),
     endpoint(
         "sessions.switch_agent",
         "POST /agent",
         "v2.session.switchAgent",
         "Switch the agent, from the next turn on.",
+        role="prompt",
         payload=SwitchAgentPayload,
     ),
     endpoint(
@@ -196,6 +197,7 @@ _OF_SESSION = of_session(
         "POST /model",
         "v2.session.switchModel",
         "Switch the model, from the next turn on. Selecting the current model has no effect.",
+        role="prompt",
         payload=SwitchModelPayload,
     ),
     endpoint(
@@ -204,6 +206,7 @@ _OF_SESSION = of_session(
         "v2.session.prompt",
         "Admit a prompt durably and wake the Session, unless `resume` is false. With `resolve`, mentions in its text "
         "are attached; a file that needs permission is asked for, and a caller that disconnects meanwhile ends it.",
+        role="prompt",
         payload=PromptPayload,
         unsupported=UnsupportedBesidePrompt,
         data=Admission,
@@ -217,6 +220,7 @@ _OF_SESSION = of_session(
         "Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its "
         "template need permission like those of an agent. A caller that disconnects before the admission ends it. "
         "The command's own agent and model come before those of the call, and apply to this prompt only.",
+        role="prompt",
         payload=CommandPayload,
         unsupported=UnsupportedBesideCommand,
         data=Admission,
@@ -229,6 +233,7 @@ _OF_SESSION = of_session(
         "POST /skill",
         "v2.session.skill",
         "Admit a skill as a prompt without a text and wake the Session, unless `resume` is false.",
+        role="prompt",
         payload=SkillPayload,
         errors=(SkillNotFoundError, ConflictError, ServiceUnavailableError),
         extension=True,
@@ -240,6 +245,7 @@ _OF_SESSION = of_session(
         "v2.session.shell",
         "Run a command in the Session's directory once the Session is idle, and return when it has ended. Command and "
         "output become a message; no turn is taken. It needs permission like the `bash` calls of the Session's agent.",
+        role="admin",
         payload=ShellPayload,
         unsupported=UnsupportedBesideShell,
         errors=(ForbiddenError, ConflictError, ServiceUnavailableError),
@@ -252,6 +258,7 @@ _OF_SESSION = of_session(
         "v2.session.synthetic",
         "Admit text that a program adds to the conversation and wake the Session, unless `resume` is false. The model "
         "reads it as a message of the user.",
+        role="prompt",
         payload=SyntheticPayload,
         data=Admission,
         errors=(ConflictError,),
@@ -263,6 +270,7 @@ _OF_SESSION = of_session(
         "POST /compact",
         "v2.session.compact",
         "Summarise older history now, without a turn.",
+        role="prompt",
         errors=(ConflictError, ServiceUnavailableError),
     ),
     endpoint(
@@ -270,6 +278,7 @@ _OF_SESSION = of_session(
         "POST /wait",
         "v2.session.wait",
         "Wait until the Session is idle and every prompt that should start it has been handled.",
+        role="read",
         errors=(ServiceUnavailableError,),
     ),
     endpoint(
@@ -277,6 +286,7 @@ _OF_SESSION = of_session(
         "POST /revert/stage",
         "v2.session.revert.stage",
         "Restore the files to their state at a message. The conversation stays until the revert is committed.",
+        role="prompt",
         payload=StagePayload,
         data=Revert,
         errors=(MessageNotFoundError, UnknownError),
@@ -286,6 +296,7 @@ _OF_SESSION = of_session(
         "POST /revert/clear",
         "v2.session.revert.clear",
         "Undo a staged revert.",
+        role="prompt",
         errors=(UnknownError,),
     ),
     endpoint(
@@ -293,12 +304,14 @@ _OF_SESSION = of_session(
         "POST /revert/commit",
         "v2.session.revert.commit",
         "Remove everything after the staged message from the conversation.",
+        role="prompt",
     ),
     endpoint(
         "sessions.fork",
         "POST /fork",
         "v2.session.fork",
         "Create a Session that shares this one's conversation: before a message, or all of it that is complete.",
+        role="prompt",
         payload=ForkPayload,
         data=Session,
         errors=(MessageNotFoundError,),
@@ -309,6 +322,7 @@ _OF_SESSION = of_session(
         "GET /context",
         "v2.session.context",
         "The messages selected as model history, oldest first.",
+        role="read",
         data=list[SessionMessage],
         errors=(UnknownError,),
     ),
@@ -317,6 +331,7 @@ _OF_SESSION = of_session(
         "GET /history",
         "v2.session.history",
         "A finite page of durable events after a sequence.",
+        role="read",
         query=HistoryQuery,
         history=DurableEvent,
     ),
@@ -325,6 +340,7 @@ _OF_SESSION = of_session(
         "GET /event",
         "v2.session.events",
         "Durable events after a sequence, then new ones as they are committed; with `live`, live events too.",
+        role="read",
         query=EventsQuery,
         stream=Event,
     ),
@@ -334,6 +350,7 @@ _OF_SESSION = of_session(
         "v2.session.interrupt",
         "Interrupt the running activity with the subagents that it waits for, and return when their ends are recorded. "
         "With `background`, everything below the Session.",
+        role="prompt",
         query=InterruptQuery,
     ),
     endpoint(
@@ -341,6 +358,7 @@ _OF_SESSION = of_session(
         "POST /background",
         "v2.session.background",
         "Let the subagents that the Session waits for go on in the background. Nothing happens if there are none.",
+        role="prompt",
         errors=(ConflictError,),
         extension=True,
     ),
@@ -349,6 +367,7 @@ _OF_SESSION = of_session(
         "GET /message/{messageID}",
         "v2.session.message",
         "One message.",
+        role="read",
         params=MessagePath,
         data=SessionMessage,
         errors=(MessageNotFoundError,),
@@ -358,6 +377,7 @@ _OF_SESSION = of_session(
         "GET /message",
         "v2.session.messages",
         "A page of messages, newest first unless asked otherwise.",
+        role="read",
         query=MessagesQuery,
         page=SessionMessage,
         errors=(InvalidCursorError, UnknownError),
@@ -370,6 +390,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "GET /api/session",
         "v2.session.list",
         "A page of Sessions, newest first unless asked otherwise.",
+        role="read",
+        checks_projects=True,
         query=ListQuery,
         page=Session,
         errors=(InvalidCursorError,),
@@ -379,6 +401,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "POST /api/session",
         "v2.session.create",
         "Create a Session, or return the existing one with this id.",
+        role="prompt",
+        checks_projects=True,
         payload=CreatePayload,
         unsupported=UnsupportedInCreation,
         data=Session,
@@ -390,6 +414,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "GET /api/session/active",
         "v2.session.active",
         "The Sessions that are executing now.",
+        role="read",
         data=dict[str, SessionActive],
     ),
     *_OF_SESSION,

@@ -39,6 +39,8 @@ class UnauthorizedError(PublicError):
 
 class ForbiddenError(PublicError):
     status: ClassVar[int] = 403
+    role: str | None = None
+    """The role that the caller would need, if that is the reason."""
 
 
 class SessionNotFoundError(PublicError):

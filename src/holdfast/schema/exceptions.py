@@ -7,7 +7,7 @@ HoldfastError                   `code` names the failure, the text explains it
 │   ├── InvalidCursor 400
 │   ├── ProjectCopyFailed 400   `force_required`
 │   ├── Unauthorized 401
-│   ├── Forbidden 403
+│   ├── Forbidden 403           `role`
 │   ├── NotFound 404
 │   │   ├── SessionNotFound     `session_id`
 │   │   ├── MessageNotFound     `session_id`, `message_id`
@@ -147,9 +147,13 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """The request is not permitted, whatever the credentials are."""
+    """The request is not permitted: `role` is the one that the caller lacks, if that is the reason."""
 
     struct = wire.ForbiddenError
+
+    def __init__(self, message: str, *, role: str | None = None) -> None:
+        super().__init__(message)
+        self.role = role
 
 
 class NotFound(ApiError):

@@ -18,7 +18,9 @@ from holdfast.schema.exceptions import ApiError, InvalidRequest
 from holdfast.schema.form import GLOBAL
 from holdfast.schema.ids import is_session_id
 from holdfast.schema.live_event import GlobalDisposed
-from holdfast.server.auth import KEY, Access, Credentials, Hosts, is_page_call
+from holdfast.server.auth import Access, Credentials, Hosts, is_page_call
+from holdfast.server.callers import NODE as BY_NODE
+from holdfast.server.callers import Callers
 from holdfast.server.decoding import BODY_LIMIT, BODY_SECONDS, decode_params, decode_payload, decode_query
 from holdfast.server.errors import to_public
 from holdfast.server.extensions import report_authenticated
@@ -30,19 +32,22 @@ from holdfast.server.routes import Routes
 from holdfast.server.sse import HEADERS as STREAM_HEADERS
 from holdfast.server.sse import disconnected, send_stream
 from holdfast.server.types import ApiCall, HttpReply, Receive, Scope, Send, Streamed
+from holdfast.server.web.stream_ends import StreamEnds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from holdfast.core.access.tokens import AccessTokens
     from holdfast.core.runtime.runtime import Runtime
     from holdfast.schema.location import Location, LocationInfo
     from holdfast.schema.session import Session
+    from holdfast.server.caller import Caller
     from holdfast.server.head import Head
     from holdfast.server.other_nodes import OtherNodes
     from holdfast.server.pty import PtyServer
     from holdfast.server.pty_environment import HostPtyEnvironment
     from holdfast.server.web.pages import Pages
-    from holdfast.server.web.stream_ends import StreamEnd
+    from holdfast.server.web.sign_ins import SignIns
 
 
 TERMINALS = "/api/pty"
@@ -78,6 +83,8 @@ class App:
         self._routes = Routes(API, {"ptys": self._ptys})
         self._stopping = asyncio.Event()
         self._pages = Lazy(self._make_pages) if page else None
+        self._callers = Callers(self._access, self._tokens, self._sign_ins if page else None)
+        self._ends = StreamEnds(self._callers.valid, runtime.log.signals.watch)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -100,14 +107,20 @@ class App:
         await self._runtime.execution.close()
         if self._ptys.made is not None:
             await self._ptys.made.close()
-        if self._pages is not None and self._pages.made is not None:
-            await self._pages.made.close()
+        await self._ends.close()
 
     def _make_pages(self) -> Pages:
         """Called when the page is first asked for: a server whose page nobody opens has nothing of it."""
         from holdfast.server.web.pages import Pages
 
-        return Pages(self._runtime, self._access)
+        return Pages(self._runtime, self._access, self._callers, self._ends)
+
+    def _tokens(self) -> AccessTokens:
+        return self._runtime.access_tokens
+
+    def _sign_ins(self) -> SignIns:
+        assert self._pages is not None
+        return self._pages().sign_ins
 
     def _make_ptys(self) -> PtyServer:
         """Called for the first terminal, which is after the runtime was opened."""
@@ -124,12 +137,9 @@ class App:
             owner=self._runtime.nodes.described_by_tag,
             forwarding=PtyForwarding(others, placement.has_other_files) if others is not None else None,
             verifies=self._verifies,
-            end_of=self._end_of,
+            end_of=self._ends.open,
+            callers=self._callers,
         )
-
-    def _end_of(self, sign_in: str) -> StreamEnd:
-        assert self._pages is not None
-        return self._pages().ends.open(sign_in)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -169,30 +179,36 @@ class App:
     async def _answer(self, scope: Scope, head: Head, receive: Receive) -> HttpReply | Streamed:
         if self._pages is not None and (scope["path"] == "/" or scope["path"].startswith("/web/")):
             return await self._pages().answer(scope, head, receive)
-        method, headers, query, sign_in = scope["method"], head.headers, head.query, None
+        method, headers, query, caller = scope["method"], head.headers, head.query, BY_NODE
         by_node = SIGNATURE in headers and scope["path"].startswith(TERMINALS) and self._verifies(scope, headers)
         if not by_node and not self._is_node(method, scope["path"], headers):
-            sign_in = await self._authorized(head)
+            caller = await self._callers.identify(scope, head)
         report_authenticated(scope)
         if method not in ("GET", "HEAD"):
             self._access.check_page(headers)
         endpoint, handler, path = self._routes.find(method, scope.get("raw_path") or scope["path"].encode())
+        await self._callers.check_role(caller, endpoint.role)
+        caller.check_scope(endpoint)
         if self._access.credentials is None and endpoint.group in PRIVATE_GROUPS:
             self._access.check_page(headers)
         if endpoint.group == "ptys" and self._other_nodes is not None and not by_node:
             place = named_place(query, headers)
-            forwarded = await self._ptys().forwarded(endpoint, path, place, headers, receive, sign_in)
+            forwarded = await self._ptys().forwarded(endpoint, path, place, headers, receive, caller.ends)
             if forwarded is not None:
                 return forwarded
         scope_of = endpoint.scope
         if scope_of is EndpointScope.FORM:
             scope_of = EndpointScope.LOCATION if path["sessionID"] == GLOBAL else EndpointScope.SESSION
+        session = await self._session(path["sessionID"], caller) if scope_of is EndpointScope.SESSION else None
+        location = self._location(query, headers) if scope_of is EndpointScope.LOCATION else None
+        if location is not None:
+            caller.check_directory(location.directory)
         call = ApiCall(
             endpoint=endpoint,
             runtime=self._runtime,
             headers=headers,
-            session=await self._session(path["sessionID"]) if scope_of is EndpointScope.SESSION else None,
-            location=self._location(query, headers) if scope_of is EndpointScope.LOCATION else None,
+            session=session,
+            location=location,
             params=decode_params(endpoint, path),
             query=decode_query(endpoint, query),
             payload=await decode_payload(
@@ -200,19 +216,13 @@ class App:
             ),
             by_node=by_node,
             abandoned=partial(self._abandoned, receive),
-            sign_in=sign_in,
+            caller=caller,
+            end=self._ends.end,
         )
         result = await handler()(call)
         if endpoint.envelope is Envelope.STREAM:
-            return Streamed(result, self._end_of(sign_in) if sign_in is not None else None)
+            return Streamed(result, self._ends.open(caller.ends) if caller.ends is not None else None)
         return enclose(endpoint.envelope, result, await self._place(call))
-
-    async def _authorized(self, head: Head) -> str | None:
-        """The id of the caller's sign-in, if it has no other credentials. Raises Unauthorized."""
-        if self._pages is not None and KEY in head.headers:
-            return await self._pages().sign_ins.caller(head)
-        self._access.check_credentials(head.query, head.headers)
-        return None
 
     def _is_node(self, method: str, path: str, headers: Mapping[str, str]) -> bool:
         """Whether another node asks for the live events of this process."""
@@ -248,12 +258,14 @@ class App:
         assert call.location is not None
         return await self._runtime.location_info(call.location)
 
-    async def _session(self, session_id: str) -> Session:
+    async def _session(self, session_id: str, caller: Caller) -> Session:
         if not is_session_id(session_id):
             raise InvalidRequest(f"Not a session id: {session_id[:100]}", field="sessionID")
         session = await self._runtime.store.find(session_id)
         if session is None:
             raise SessionNotFound(session_id)
+        if caller.projects:
+            await caller.check_session(session, self._runtime.store.find)
         return session
 
     def _location(self, query: Mapping[str, str], headers: Mapping[str, str]) -> Location:

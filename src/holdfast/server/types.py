@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.schema.exceptions import ServiceUnavailable
 from holdfast.schema.frozen import Frozen
+from holdfast.server.caller import Caller
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -26,6 +27,8 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 ABANDONED = "The caller has disconnected, or the server stops. Nothing was done."
+
+OWNER = Caller("local")
 
 T = TypeVar("T")
 
@@ -50,8 +53,9 @@ class ApiCall(Frozen):
     """Whether another node has authorized the caller and passed the request on."""
     abandoned: Callable[[], Coroutine[Any, Any, None]] = _never
     """Returns when the caller has disconnected or the server stops."""
-    sign_in: str | None = None
-    """The caller's sign-in, if it is a page that is signed in."""
+    caller: Caller = OWNER
+    end: Callable[[str], None] = lambda id: None
+    """Ends the streams of a token that was revoked."""
 
     async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work that may wait for a person and has no effect before it ends: it is cancelled when the caller

@@ -14,6 +14,8 @@ pytestmark = pytest.mark.store("sqlite", reason="plans and pages of SQLite")
 
 QUERIES = load_queries()
 FEW = {
+    "access_token.insert": "there are at most 1,000",
+    "access_token.list": "there are at most 1,000",
     "activity.all": "only Sessions that owe an answer have a row",
     "event.aggregates": "all of them are asked for",
     "form.open_of_integration": "only open requests are in the index",
@@ -29,8 +31,8 @@ FEW = {
     "overview.requests": "only open requests are in the index",
     "owner.all": "only running processes have a row, and those that died since a server looked",
     "page_code.trim": "there are at most 100",
-    "page_sign_in.list": "there are at most 100",
-    "page_sign_in.trim": "there are at most 100",
+    "page_sign_in.list": "there are at most 100 of the password, and 10 of each token",
+    "page_sign_in.trim": "there are at most 100 of the password, and 10 of each token",
     "request.open_of_tree": "only open requests are in the index",
     "request.owned": "only open requests are in the index",
     "session.list_asc": "in the order of the index, up to the limit",

@@ -12,6 +12,7 @@ from holdfast.protocol.files import FileEntry
 from holdfast.protocol.instance import Health
 from holdfast.protocol.permissions import Evaluation
 from holdfast.protocol.project_copies import ProjectCopy
+from holdfast.schema.access import NewToken, TokenInfo
 from holdfast.schema.agent import Agent
 from holdfast.schema.budget import BudgetInfo, UsageInfo
 from holdfast.schema.bundle import ImportReport
@@ -450,4 +451,13 @@ SYSTEM_INFO: Operation[SystemInfo] = Operation(
 )
 SYSTEM_DOCTOR: Operation[DoctorReport] = Operation(
     "POST", "/api/system/doctor", frozenset({400, 401, 409}), "data", DoctorReport
+)
+TOKENS_LIST: Operation[builtins.list[TokenInfo]] = Operation(
+    "GET", "/api/token", frozenset({400, 401}), "data", builtins.list[TokenInfo]
+)
+TOKENS_CREATE: Operation[NewToken] = Operation(
+    "POST", "/api/token", frozenset({400, 401, 409}), "data", NewToken
+)
+TOKENS_REVOKE: Operation[None] = Operation(
+    "DELETE", "/api/token/{name}", frozenset({400, 401, 404}), "void"
 )

@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from types import TracebackType
 
+    from holdfast.core.access.tokens import AccessTokens
     from holdfast.core.bundle.bundles import Bundles
     from holdfast.core.config.environment import Directories
     from holdfast.core.filesystem.editor_files import EditorFiles
@@ -354,6 +355,13 @@ class Runtime:
         from holdfast.core.page_access.page_access import PageAccess
 
         return PageAccess(self.database, self._ids, self._clock)
+
+    @cached_property
+    def access_tokens(self) -> AccessTokens:
+        """Only a process that somebody calls with a token, or to manage them, needs it."""
+        from holdfast.core.access.tokens import AccessTokens
+
+        return AccessTokens(self.database, self._ids, self._clock)
 
     def new_event_id(self) -> str:
         return self._ids.event()
