@@ -234,7 +234,7 @@ def test_every_endpoint_declares_what_may_refuse_it(endpoint: Endpoint) -> None:
         (errors.InvalidRequestError, 400, {"message", "kind", "field"}),
         (errors.InvalidCursorError, 400, {"message"}),
         (errors.UnauthorizedError, 401, {"message"}),
-        (errors.ForbiddenError, 403, {"message"}),
+        (errors.ForbiddenError, 403, {"message", "role"}),
         (errors.SessionNotFoundError, 404, {"message", "sessionID"}),
         (errors.MessageNotFoundError, 404, {"message", "sessionID", "messageID"}),
         (errors.ConflictError, 409, {"message", "resource"}),

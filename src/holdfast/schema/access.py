@@ -10,6 +10,8 @@ Role = Literal["read", "prompt", "approve", "admin"]
 ROLES: tuple[Role, ...] = ("read", "prompt", "approve", "admin")
 """Each includes the ones before it."""
 
+TOKEN_PREFIX = "hft_"
+"""How every token begins, so that scanners for secrets find it."""
 NAME_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 MOST_PROJECTS = 50
 

@@ -31,8 +31,8 @@ from holdfast.server.reply import cors, enclose, error_reply, preflight, send_co
 from holdfast.server.routes import Routes
 from holdfast.server.sse import HEADERS as STREAM_HEADERS
 from holdfast.server.sse import disconnected, send_stream
+from holdfast.server.stream_ends import StreamEnds
 from holdfast.server.types import ApiCall, HttpReply, Receive, Scope, Send, Streamed
-from holdfast.server.web.stream_ends import StreamEnds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.access.tokens import PREFIX
-from holdfast.core.page_access.sign_ins import token_of
+from holdfast.schema.access import TOKEN_PREFIX
 from holdfast.schema.exceptions import Forbidden, Unauthorized
 from holdfast.server.auth import KEY, WRONG_CREDENTIALS, given_secret
 from holdfast.server.caller import Caller
@@ -46,7 +45,7 @@ class Callers:
         access = self._access
         if access.credentials is not None and access.credentials.admits(head.query, head.headers):
             return Caller("local" if _is_near(scope) else "password")
-        if (secret := given_secret(head.query, head.headers)) is not None and secret.startswith(PREFIX):
+        if (secret := given_secret(head.query, head.headers)) is not None and secret.startswith(TOKEN_PREFIX):
             return await self._with_token(secret)
         if access.credentials is None:
             return Caller("local" if _is_near(scope) else "anyone")
@@ -83,6 +82,8 @@ class Callers:
         return Caller(found.name, found.role, ends=found.id, projects=found.projects)
 
     async def _signed_in(self, head: Head) -> Caller:
+        from holdfast.core.page_access.sign_ins import token_of  # of the page, which not every server has
+
         assert self._sign_ins is not None
         verified = await self._sign_ins().verified(head)
         if (token_id := token_of(verified.credential)) is None:

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from holdfast.server.locations import NamedPlace
     from holdfast.server.pty_environment import PtyEnvironment
     from holdfast.server.pty_forwarding import PtyForwarding
+    from holdfast.server.stream_ends import StreamEnd
     from holdfast.server.types import ApiCall, Receive, Scope, Send
-    from holdfast.server.web.stream_ends import StreamEnd
 
     Locate = Callable[[Mapping[str, str], Mapping[str, str]], Location]
 

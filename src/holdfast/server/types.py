@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.protocol.endpoint import Endpoint
     from holdfast.schema.location import Location
     from holdfast.schema.session import Session
-    from holdfast.server.web.stream_ends import StreamEnd
+    from holdfast.server.stream_ends import StreamEnd
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -16,7 +16,7 @@ from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement, Unit
 from holdfast.core.page_access.sign_ins import credential_of_token
 from holdfast.core.page_access.token import hashed, new_token
-from holdfast.schema.access import NewToken, Role, TokenInfo
+from holdfast.schema.access import TOKEN_PREFIX, NewToken, Role, TokenInfo
 from holdfast.schema.exceptions import Conflict, InvalidRequest, NotFound
 from holdfast.schema.frozen import Frozen
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from holdfast.core.database.unit import Committed, Value
 
 AGGREGATE = "access_token"
-PREFIX = "hft_"
-"""How every token begins, so that scanners for secrets find it."""
 MOST = 1_000
 SEEN_EVERY = 60 * 1000
 """How often its use is recorded at most, in milliseconds."""
@@ -83,7 +81,7 @@ class AccessTokens:
             created=now,
             expires=now + seconds * 1000 if seconds is not None else None,
         )
-        secret = PREFIX + new_token()
+        secret = TOKEN_PREFIX + new_token()
         row: dict[str, Value] = {
             "id": made.id,
             "name": name,

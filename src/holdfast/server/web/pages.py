@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from holdfast.server.caller import Caller
     from holdfast.server.callers import Callers
     from holdfast.server.head import Head
+    from holdfast.server.stream_ends import StreamEnds
     from holdfast.server.types import Receive, Scope
-    from holdfast.server.web.stream_ends import StreamEnds
 
 ASSETS = "/web/assets/"
 SIGN_INS = "/web/sign-ins"

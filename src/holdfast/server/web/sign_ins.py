@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from holdfast.core.access.tokens import PREFIX
 from holdfast.core.database.errors import StorageError
 from holdfast.core.page_access.sign_ins import credential_of_token, token_of
+from holdfast.schema.access import TOKEN_PREFIX
 from holdfast.schema.codec import encode
 from holdfast.schema.exceptions import Forbidden, InvalidRequest, Unauthorized
 from holdfast.schema.record import Record
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from holdfast.core.page_access.sign_ins import VerifiedSignIn
     from holdfast.server.auth import Access, Credentials
     from holdfast.server.head import Head
+    from holdfast.server.stream_ends import StreamEnds
     from holdfast.server.types import Scope
-    from holdfast.server.web.stream_ends import StreamEnds
 
 COOKIE = "holdfast_"
 COOKIE_SECONDS = 400 * 24 * 3600
@@ -153,7 +153,7 @@ class SignIns:
             return await self._made_with()
         password = payload.password or ""
         async with self._throttle.attempt(scope) as failed:
-            token = await self._tokens().verified(password) if password.startswith(PREFIX) else None
+            token = await self._tokens().verified(password) if password.startswith(TOKEN_PREFIX) else None
             if token is not None:
                 if token.projects:
                     raise Forbidden(LIMITED.format(name=token.name))
