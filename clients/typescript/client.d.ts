@@ -189,6 +189,8 @@ export interface SessionsOperations {
   export(input: { sessionID: string; format?: "bundle" | "html" | "json" | "markdown" | null | undefined; redact?: boolean | null | undefined }, options?: CallOptions): Promise<Uint8Array>
   /** Import all Sessions of a bundle, or none. Nothing is executed: unfinished work waits for a decision. Fails with ConflictError. */
   importBundle(input: { bundle: string; directory?: string | null | undefined }, options?: CallOptions): Promise<ImportReport>
+  /** Who admitted, answered and changed what in the Session and its descendants, oldest first. Fails with SessionNotFoundError. */
+  audit(input: { sessionID: string; after?: number | null | undefined; limit?: number | null | undefined }, options?: CallOptions): Promise<History<AuditEntry>>
 }
 
 export interface PermissionsOperations {
@@ -381,6 +383,8 @@ export interface SystemOperations {
   info(options?: CallOptions): Promise<SystemInfo>
   /** Compare what clients see with the event log, and check the configuration. A caller that disconnects ends it. One at a time. Fails with ConflictError. */
   doctor(options?: CallOptions): Promise<DoctorReport>
+  /** Who changed what outside of Sessions through a server: tokens, configuration, credentials, MCP servers, terminals, deleted and imported Sessions. Oldest first. */
+  audit(input?: { after?: number | null | undefined; limit?: number | null | undefined }, options?: CallOptions): Promise<History<AuditEntry>>
 }
 
 export interface TokensOperations {
@@ -514,6 +518,15 @@ export interface AttemptStatus {
 export interface AttemptTime {
   readonly created: number
   readonly expires: number
+}
+
+export interface AuditEntry {
+  readonly time: number
+  readonly who?: string
+  readonly what: string
+  readonly sessionID?: string
+  readonly subject?: string
+  readonly detail?: string
 }
 
 export interface Block {

@@ -108,6 +108,7 @@ export function createClient(options) {
       view: call({ method: "GET", path: "/api/session/{sessionID}/view", shape: "stream", errors: [400, 401, 404], query: ["after"] }),
       export: call({ method: "GET", path: "/api/session/{sessionID}/export", shape: "raw", errors: [400, 401, 404, 409], query: ["format", "redact"] }),
       importBundle: call({ method: "POST", path: "/api/session/import", shape: "data", errors: [400, 401, 409], payload: ["bundle", "directory"] }),
+      audit: call({ method: "GET", path: "/api/session/{sessionID}/audit", shape: "history", errors: [400, 401, 404], query: ["after", "limit"] }),
     },
     permissions: {
       listRequests: call({ method: "GET", path: "/api/permission/request", shape: "location", errors: [400, 401], query: ["location"] }),
@@ -214,6 +215,7 @@ export function createClient(options) {
     system: {
       info: call({ method: "GET", path: "/api/system", shape: "data", errors: [400, 401], input: false }),
       doctor: call({ method: "POST", path: "/api/system/doctor", shape: "data", errors: [400, 401, 409], input: false }),
+      audit: call({ method: "GET", path: "/api/audit", shape: "history", errors: [400, 401], query: ["after", "limit"] }),
     },
     tokens: {
       list: call({ method: "GET", path: "/api/token", shape: "data", errors: [400, 401], input: false }),

@@ -21,7 +21,7 @@ ROLE_OF: dict[Role, str] = {
         sessions.outcome sessions.checkpoint sessions.request_context sessions.todos sessions.tree
         sessions.tree_events sessions.overview sessions.find sessions.open_requests system.info sessions.ledger
         sessions.window sessions.timeline sessions.log sessions.log_entry sessions.past sessions.changes
-        sessions.rendered sessions.rendered_call sessions.view sessions.export
+        sessions.rendered sessions.rendered_call sessions.view sessions.export sessions.audit
     """,
     "prompt": """
         sessions.create sessions.switch_agent sessions.switch_model sessions.prompt sessions.command
@@ -42,7 +42,7 @@ ROLE_OF: dict[Role, str] = {
         credentials.remove mcp.add mcp.remove mcp.connect mcp.disconnect mcp.call mcp.log ptys.list ptys.create
         ptys.get ptys.update ptys.remove ptys.connect_token ptys.connect project_copies.create
         project_copies.remove project_copies.refresh sessions.set_budget sessions.remove_budget sessions.delete
-        sessions.move system.doctor sessions.import_bundle tokens.list tokens.create tokens.revoke
+        sessions.move system.doctor sessions.import_bundle tokens.list tokens.create tokens.revoke system.audit
     """,
 }
 
@@ -90,3 +90,27 @@ def test_roles_are_a_total_order() -> None:
         [True, True, True, False],
         [True, True, True, True],
     ]
+
+
+def test_these_requests_are_recorded() -> None:
+    """OPS-312: what an admin changes outside of a Session, and what leaves no event of one."""
+    others = {f"{each.group}.{each.name}" for each in API if each.is_recorded and each.role != "admin"}
+    assert others == {
+        "permissions.link",
+        "permissions.remove_saved",
+        "sessions.background",
+        "sessions.interrupt",
+        "sessions.recover",
+    }
+    silent = {
+        f"{each.group}.{each.name}"
+        for each in API
+        if each.role == "admin" and each.method != "GET" and not each.is_recorded
+    }
+    assert silent == {
+        "ptys.update",
+        "sessions.move",
+        "sessions.remove_budget",
+        "sessions.set_budget",
+        "sessions.shell",
+    }

@@ -54,6 +54,7 @@ COMMANDS = (
     "import",
     "verify",
     "token",
+    "audit",
     "completion",
 )
 MODULES = {"import": "import_bundle"}

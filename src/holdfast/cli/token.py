@@ -11,12 +11,12 @@ import click
 from holdfast.cli.command_runner import run_on_host
 from holdfast.cli.help import HelpfulGroup
 from holdfast.cli.output import json_option, moment, print_json, print_table
-from holdfast.schema.access import ROLES
 
 if TYPE_CHECKING:
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.schema.access import Role
 
+ROLES = ("read", "prompt", "approve", "admin")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 AGENTS_ACT = (
     "agents do what the rules allow them without asking: look at `holdfast config preset`, and at the sandbox, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.protocol import (
+    audit,
     budgets,
     bundles,
     catalog,
@@ -53,4 +54,5 @@ API: tuple[Endpoint, ...] = (
     *inspection.ENDPOINTS,
     *bundles.ENDPOINTS,
     *tokens.ENDPOINTS,
+    *audit.ENDPOINTS,
 )

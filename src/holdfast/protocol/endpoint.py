@@ -86,8 +86,17 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     checks_projects: bool = False
     """Whether a token that is limited to projects may call it though it names neither a Session nor a Location. Its
     handler then refuses what is outside of these projects, or there is nothing of a project in it."""
+    recorded: bool | None = None
+    """Whether each request is recorded in the audit trail. By default that is so for what changes something as an admin
+    outside of a Session; the events of a Session tell themselves who caused them."""
     socket: bool = False
     """Whether clients use a WebSocket; the envelope applies to plain requests."""
+
+    @property
+    def is_recorded(self) -> bool:
+        if self.recorded is not None:
+            return self.recorded
+        return self.role == "admin" and self.method != "GET" and self.scope is not EndpointScope.SESSION
 
     @property
     def declared_errors(self) -> tuple[ErrorClass, ...]:

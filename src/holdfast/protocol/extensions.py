@@ -95,6 +95,7 @@ _OF_SESSION = of_session(
         "Interrupt a Session and delete it, with its children, or with `children=keep` without them. Repeating it "
         "completes a deletion that broke off.",
         role="admin",
+        recorded=True,
         query=DeleteQuery,
         errors=(ConflictError,),
     ),
@@ -121,6 +122,7 @@ _OF_SESSION = of_session(
         "holdfast.session.recover",
         "Continue or abandon a turn whose process ended, and whatever was left in the Sessions below, deepest first.",
         role="prompt",
+        recorded=True,
         payload=RecoverPayload,
     ),
     endpoint(

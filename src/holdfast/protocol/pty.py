@@ -73,6 +73,7 @@ ENDPOINTS: tuple[Endpoint, ...] = at_location(
         "v2.pty.update",
         "Change the title or the size of a terminal.",
         role="admin",
+        recorded=False,
         params=PtyPath,
         payload=UpdatePtyPayload,
         location=Pty,

@@ -351,6 +351,7 @@ _OF_SESSION = of_session(
         "Interrupt the running activity with the subagents that it waits for, and return when their ends are recorded. "
         "With `background`, everything below the Session.",
         role="prompt",
+        recorded=True,
         query=InterruptQuery,
     ),
     endpoint(
@@ -359,6 +360,7 @@ _OF_SESSION = of_session(
         "v2.session.background",
         "Let the subagents that the Session waits for go on in the background. Nothing happens if there are none.",
         role="prompt",
+        recorded=True,
         errors=(ConflictError,),
         extension=True,
     ),

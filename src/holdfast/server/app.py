@@ -10,6 +10,9 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from holdfast.core.event.author import authored
 from holdfast.core.lazy import Lazy
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.protocol.api import API
@@ -35,10 +38,11 @@ from holdfast.server.stream_ends import StreamEnds
 from holdfast.server.types import ApiCall, HttpReply, Receive, Scope, Send, Streamed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from holdfast.core.access.tokens import AccessTokens
     from holdfast.core.runtime.runtime import Runtime
+    from holdfast.protocol.endpoint import Endpoint
     from holdfast.schema.location import Location, LocationInfo
     from holdfast.schema.session import Session
     from holdfast.server.caller import Caller
@@ -192,6 +196,7 @@ class App:
         if self._access.credentials is None and endpoint.group in PRIVATE_GROUPS:
             self._access.check_page(headers)
         if endpoint.group == "ptys" and self._other_nodes is not None and not by_node:
+            await self._record(caller, endpoint, list(path.values()))
             place = named_place(query, headers)
             forwarded = await self._ptys().forwarded(endpoint, path, place, headers, receive, caller.ends)
             if forwarded is not None:
@@ -219,7 +224,10 @@ class App:
             caller=caller,
             end=self._ends.end,
         )
-        result = await handler()(call)
+        with authored(caller.name):
+            if endpoint.group != "ptys" or (self._other_nodes is None and not by_node):  # else it was recorded before
+                await self._record(caller, endpoint, _subjects(call), session)
+            result = await handler()(call)
         if endpoint.envelope is Envelope.STREAM:
             return Streamed(result, self._ends.open(caller.ends) if caller.ends is not None else None)
         return enclose(endpoint.envelope, result, await self._place(call))
@@ -251,6 +259,18 @@ class App:
             for task in waits:
                 task.cancel()
 
+    async def _record(
+        self, caller: Caller, endpoint: Endpoint, subjects: Sequence[str], session: Session | None = None
+    ) -> None:
+        """Before the request is carried out, so that nothing is done that is not recorded."""
+        if endpoint.is_recorded:
+            await self._runtime.audit_trail.record(
+                caller.name,
+                f"{endpoint.group}.{endpoint.name}",
+                session_id=session.id if session is not None else None,
+                subject=" ".join(subjects) or None,
+            )
+
     async def _place(self, call: ApiCall) -> LocationInfo | None:
         """The Location in a location envelope."""
         if call.endpoint.envelope is not Envelope.LOCATION:
@@ -274,3 +294,11 @@ class App:
             raise InvalidRequest("Not a workspace id", kind="Query", field="location")
         directory = place.directory or str(self._runtime.directory)
         return served_location(self._runtime.placement, directory, place.workspace, kind="Query")
+
+
+def _subjects(call: ApiCall) -> list[str]:
+    """The names in the path of a request, without that of its Session, and the one in its payload."""
+    named = [str(value) for value in msgspec.structs.astuple(call.params)] if call.params is not None else []
+    given = getattr(call.payload, "name", None)
+    own = call.session.id if call.session is not None else None
+    return [*(value for value in named if value != own), *([given] if isinstance(given, str) else [])]

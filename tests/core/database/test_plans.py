@@ -16,6 +16,7 @@ QUERIES = load_queries()
 FEW = {
     "access_token.insert": "there are at most 1,000",
     "access_token.list": "there are at most 1,000",
+    "audit.page": "in the order of the index, up to the limit",
     "activity.all": "only Sessions that owe an answer have a row",
     "event.aggregates": "all of them are asked for",
     "form.open_of_integration": "only open requests are in the index",

@@ -14,6 +14,7 @@ from holdfast.protocol.permissions import Evaluation
 from holdfast.protocol.project_copies import ProjectCopy
 from holdfast.schema.access import NewToken, TokenInfo
 from holdfast.schema.agent import Agent
+from holdfast.schema.audit import AuditEntry
 from holdfast.schema.budget import BudgetInfo, UsageInfo
 from holdfast.schema.bundle import ImportReport
 from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
@@ -254,6 +255,9 @@ SESSIONS_EXPORT: Operation[bytes] = Operation(
 SESSIONS_IMPORT_BUNDLE: Operation[ImportReport] = Operation(
     "POST", "/api/session/import", frozenset({400, 401, 409}), "data", ImportReport
 )
+SESSIONS_AUDIT: Operation[Listing[AuditEntry]] = Operation(
+    "GET", "/api/session/{sessionID}/audit", frozenset({400, 401, 404}), "history", AuditEntry
+)
 PERMISSIONS_LIST_REQUESTS: Operation[Located[builtins.list[PermissionRequest]]] = Operation(
     "GET", "/api/permission/request", frozenset({400, 401}), "location", builtins.list[PermissionRequest]
 )
@@ -451,6 +455,9 @@ SYSTEM_INFO: Operation[SystemInfo] = Operation(
 )
 SYSTEM_DOCTOR: Operation[DoctorReport] = Operation(
     "POST", "/api/system/doctor", frozenset({400, 401, 409}), "data", DoctorReport
+)
+SYSTEM_AUDIT: Operation[Listing[AuditEntry]] = Operation(
+    "GET", "/api/audit", frozenset({400, 401}), "history", AuditEntry
 )
 TOKENS_LIST: Operation[builtins.list[TokenInfo]] = Operation(
     "GET", "/api/token", frozenset({400, 401}), "data", builtins.list[TokenInfo]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.protocol.project_copies import ProjectCopy
     from holdfast.schema.access import NewToken, TokenInfo
     from holdfast.schema.agent import Agent
+    from holdfast.schema.audit import AuditEntry
     from holdfast.schema.budget import Budget, BudgetInfo, UsageInfo
     from holdfast.schema.bundle import ImportReport
     from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
@@ -668,6 +669,15 @@ class SessionsGroup:
         return self._core.call(
             operations.SESSIONS_IMPORT_BUNDLE,
             payload={"bundle": bundle, "directory": directory},
+            options=options,
+        )
+
+    def audit(self, session_id: str, *, after: int | None = None, limit: int | None = None, options: Options | None = None) -> Listing[AuditEntry]:
+        """Who admitted, answered and changed what in the Session and its descendants, oldest first. Fails with SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_AUDIT,
+            params={"sessionID": session_id},
+            query={"after": after, "limit": limit},
             options=options,
         )
 
@@ -1339,6 +1349,14 @@ class SystemGroup:
         """Compare what clients see with the event log, and check the configuration. A caller that disconnects ends it. One at a time. Fails with ConflictError."""
         return self._core.call(
             operations.SYSTEM_DOCTOR,
+            options=options,
+        )
+
+    def audit(self, *, after: int | None = None, limit: int | None = None, options: Options | None = None) -> Listing[AuditEntry]:
+        """Who changed what outside of Sessions through a server: tokens, configuration, credentials, MCP servers, terminals, deleted and imported Sessions. Oldest first."""
+        return self._core.call(
+            operations.SYSTEM_AUDIT,
+            query={"after": after, "limit": limit},
             options=options,
         )
 

@@ -153,7 +153,7 @@ class EventLog:
                     count += 1
                 else:
                     between.setdefault(count, []).append(payload)
-        announce = functools.partial(self._announce_committed, prepared, location, metadata, between=between)
+        announce = functools.partial(self._announce_committed, prepared, location, between=between)
         return self._database.submit(unit, announce)
 
     def write(
@@ -267,7 +267,7 @@ class EventLog:
             replay=Replay(event.seq, owner, strict),
             shares_lineage=any(statement.name.startswith("lineage.") for statement in prepared.row.projections),
         )
-        observe = functools.partial(self._announce_committed, [prepared], None, event.metadata, quietly=not publish)
+        observe = functools.partial(self._announce_committed, [prepared], None, quietly=not publish)
         committed = await self._database.submit(unit, observe)
         return committed.applied
 
@@ -319,7 +319,6 @@ class EventLog:
         self,
         prepared: Sequence[Prepared],
         location: Location | None,
-        metadata: Mapping[str, Any] | None,
         committed: Committed,
         *,
         quietly: bool = False,
@@ -334,13 +333,11 @@ class EventLog:
         announcements = [self._live(payload, location) for payload in between.get(0, ())]
         for number, item in enumerate(prepared):
             if item.definition.announced:
-                announcements.append(self._durable(item, committed.first + number, location, metadata))
+                announcements.append(self._durable(item, committed.first + number, location))
             announcements += [self._live(payload, location) for payload in between.get(number + 1, ())]
         self.relay.committed(prepared[0].aggregate_id, committed.first, committed.last, announcements)
 
-    def _durable(
-        self, item: Prepared, seq: int, location: Location | None, metadata: Mapping[str, Any] | None
-    ) -> Announcement:
+    def _durable(self, item: Prepared, seq: int, location: Location | None) -> Announcement:
         version = item.definition.version
         assert version is not None
         event = EventEnvelope(
@@ -348,7 +345,7 @@ class EventLog:
             type=item.definition.type,
             durable=DurablePosition(aggregate_id=item.aggregate_id, seq=seq, version=version),
             location=location,
-            metadata=dict(metadata) if metadata else None,
+            metadata=dict(item.metadata) if item.metadata else None,
             data=msgspec.Raw(item.data),
         )
         return Announcement(event.id, event.type, item.aggregate_id, encode(event), seq)

@@ -108,12 +108,14 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from types import TracebackType
 
+    from holdfast.core.access.audit_trail import AuditTrail
     from holdfast.core.access.tokens import AccessTokens
     from holdfast.core.bundle.bundles import Bundles
     from holdfast.core.config.environment import Directories
     from holdfast.core.filesystem.editor_files import EditorFiles
     from holdfast.core.filesystem.image import ImageLimits
     from holdfast.core.inspect import inspection as inspecting
+    from holdfast.core.inspect.audit import SessionAudit
     from holdfast.core.inspect.inspection import Inspection
     from holdfast.core.location.services import LocationServices
     from holdfast.core.page_access.page_access import PageAccess
@@ -362,6 +364,20 @@ class Runtime:
         from holdfast.core.access.tokens import AccessTokens
 
         return AccessTokens(self.database, self._ids, self._clock)
+
+    @cached_property
+    def audit_trail(self) -> AuditTrail:
+        """Only a process that somebody calls needs it."""
+        from holdfast.core.access.audit_trail import AuditTrail
+
+        return AuditTrail(self.database, self._ids, self._clock)
+
+    @cached_property
+    def session_audit(self) -> SessionAudit:
+        """Only who asks for an audit needs it."""
+        from holdfast.core.inspect.audit import SessionAudit
+
+        return SessionAudit(self.log, MANIFEST, self.audit_trail, StoredTrees(self.database).member_ids)
 
     def new_event_id(self) -> str:
         return self._ids.event()

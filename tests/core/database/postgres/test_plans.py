@@ -18,6 +18,7 @@ pytestmark = pytest.mark.store("postgres", reason="plans of PostgreSQL")
 FEW = {
     "access_token.insert": "there are at most 1,000",
     "access_token.list": "there are at most 1,000",
+    "audit.page": "in the order of the index, up to the limit",
     "bundle.roots": "all of them are asked for",
     "event.aggregates": "all of them are asked for",
     "form.open_of_integration": "only open forms are in the index",

@@ -34,3 +34,17 @@ update access_token set time_seen = :now where id = :id and (time_seen is null o
 
 -- name: access_token.remove
 delete from access_token where id = :id
+
+-- name: audit.insert
+insert into audit_entry (id, time_created, who, what, session_id, subject)
+values (:id, :now, :who, :what, :session_id, :subject)
+
+-- name: audit.trim
+delete from audit_entry where time_created < :since
+
+-- name: audit.page
+select time_created as time, who, what, session_id, subject from audit_entry order by id limit :limit offset :after
+
+-- name: audit.of_sessions
+select time_created as time, who, what, session_id, subject from audit_entry
+where session_id in (select value from json_each(:ids)) order by id

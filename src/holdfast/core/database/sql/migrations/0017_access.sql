@@ -10,3 +10,15 @@ create table access_token (
   time_seen integer
 ) without rowid;
 create index page_sign_in_credential on page_sign_in (credential, time_seen);
+
+-- Requests that leave no event of a Session. Their ids are in the order of time.
+create table audit_entry (
+  id text primary key not null,
+  time_created integer not null,
+  who text not null,
+  what text not null,
+  session_id text,
+  subject text
+) without rowid;
+create index audit_entry_time on audit_entry (time_created);
+create index audit_entry_session on audit_entry (session_id, id) where session_id is not null;
