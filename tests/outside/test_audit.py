@@ -154,10 +154,15 @@ async def test_an_audit_travels_with_a_bundle(world: World, tmp_path: Path) -> N
     async with world.host() as hf:
         session = await hf.sessions.create()
         await hf.sessions.rename(session.id, title="Renamed")
+        await hf.sessions.shell(session.id, command="true")
         told = (await hf.sessions.audit(session.id)).items
         stored = (await hf.sessions.log(session.id)).items
         bundle = await hf.sessions.export(session.id)
-    assert [(entry.what, entry.who) for entry in told] == [("created", "local"), ("changed title", "local")]
+    assert [(entry.what, entry.who) for entry in told] == [
+        ("created", "local"),
+        ("changed title", "local"),
+        ("ran a command", "local"),
+    ]
     async with Holdfast(world.project, data=tmp_path / "other", environment=world.environment) as other:
         await other.sessions.import_bundle(bundle=base64.b64encode(bundle).decode())
         assert (await other.sessions.audit(session.id)).items == told

@@ -52,6 +52,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             "holdfast.session.import",
             "Import all Sessions of a bundle, or none. Nothing is executed: unfinished work waits for a decision.",
             role="admin",
+            adds="session",
             payload=ImportPayload,
             data=ImportReport,
             errors=(ConflictError,),

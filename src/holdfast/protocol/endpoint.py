@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -11,6 +11,7 @@ from holdfast.schema.access import Role
 from holdfast.schema.errors import InvalidRequestError, ProjectCopyError, PublicError, UnauthorizedError
 from holdfast.schema.record import Record
 
+Adding = Literal["input", "session"]
 ErrorClass = type[PublicError] | type[ProjectCopyError]
 
 
@@ -86,6 +87,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     checks_projects: bool = False
     """Whether a token that is limited to projects may call it though it names neither a Session nor a Location. Its
     handler then refuses what is outside of these projects, or there is nothing of a project in it."""
+    adds: Adding | None = None
+    """What it adds, which the server refuses when it has reached a limit."""
     recorded: bool | None = None
     """Whether each request is recorded in the audit trail. By default that is so for what changes something as an admin
     outside of a Session; the events of a Session tell themselves who caused them."""

@@ -207,6 +207,7 @@ _OF_SESSION = of_session(
         "Admit a prompt durably and wake the Session, unless `resume` is false. With `resolve`, mentions in its text "
         "are attached; a file that needs permission is asked for, and a caller that disconnects meanwhile ends it.",
         role="prompt",
+        adds="input",
         payload=PromptPayload,
         unsupported=UnsupportedBesidePrompt,
         data=Admission,
@@ -221,6 +222,7 @@ _OF_SESSION = of_session(
         "template need permission like those of an agent. A caller that disconnects before the admission ends it. "
         "The command's own agent and model come before those of the call, and apply to this prompt only.",
         role="prompt",
+        adds="input",
         payload=CommandPayload,
         unsupported=UnsupportedBesideCommand,
         data=Admission,
@@ -234,6 +236,7 @@ _OF_SESSION = of_session(
         "v2.session.skill",
         "Admit a skill as a prompt without a text and wake the Session, unless `resume` is false.",
         role="prompt",
+        adds="input",
         payload=SkillPayload,
         errors=(SkillNotFoundError, ConflictError, ServiceUnavailableError),
         extension=True,
@@ -246,6 +249,7 @@ _OF_SESSION = of_session(
         "Run a command in the Session's directory once the Session is idle, and return when it has ended. Command and "
         "output become a message; no turn is taken. It needs permission like the `bash` calls of the Session's agent.",
         role="admin",
+        adds="input",
         payload=ShellPayload,
         unsupported=UnsupportedBesideShell,
         errors=(ForbiddenError, ConflictError, ServiceUnavailableError),
@@ -259,6 +263,7 @@ _OF_SESSION = of_session(
         "Admit text that a program adds to the conversation and wake the Session, unless `resume` is false. The model "
         "reads it as a message of the user.",
         role="prompt",
+        adds="input",
         payload=SyntheticPayload,
         data=Admission,
         errors=(ConflictError,),
@@ -312,6 +317,7 @@ _OF_SESSION = of_session(
         "v2.session.fork",
         "Create a Session that shares this one's conversation: before a message, or all of it that is complete.",
         role="prompt",
+        adds="session",
         payload=ForkPayload,
         data=Session,
         errors=(MessageNotFoundError,),
@@ -404,6 +410,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "v2.session.create",
         "Create a Session, or return the existing one with this id.",
         role="prompt",
+        adds="session",
         checks_projects=True,
         payload=CreatePayload,
         unsupported=UnsupportedInCreation,

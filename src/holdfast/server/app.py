@@ -29,18 +29,20 @@ from holdfast.server.errors import to_public
 from holdfast.server.extensions import report_authenticated
 from holdfast.server.handlers.events import NODE, RELAY, SIGNATURE
 from holdfast.server.head import read_head
+from holdfast.server.limits import Limiting
 from holdfast.server.locations import named_place, served_location
 from holdfast.server.reply import cors, enclose, error_reply, preflight, send_content
 from holdfast.server.routes import Routes
 from holdfast.server.sse import HEADERS as STREAM_HEADERS
 from holdfast.server.sse import disconnected, send_stream
 from holdfast.server.stream_ends import StreamEnds
-from holdfast.server.types import ApiCall, HttpReply, Receive, Scope, Send, Streamed
+from holdfast.server.types import ApiCall, Handler, HttpReply, Receive, Scope, Send, Streamed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from holdfast.core.access.tokens import AccessTokens
+    from holdfast.core.config.limits import ServerLimits
     from holdfast.core.runtime.runtime import Runtime
     from holdfast.protocol.endpoint import Endpoint
     from holdfast.schema.location import Location, LocationInfo
@@ -68,6 +70,7 @@ class App:
         credentials: Credentials | None = None,
         hosts: Hosts | None = Hosts(),  # noqa: B008 - immutable
         origins: frozenset[str] = frozenset(),
+        limits: ServerLimits | None = None,
         body_limit: int = BODY_LIMIT,
         body_seconds: float = BODY_SECONDS,
         pty_environment: HostPtyEnvironment | None = None,
@@ -75,11 +78,17 @@ class App:
         page: bool = True,
     ) -> None:
         """`hosts` are the accepted host names; None accepts any. `origins` are pages that may write, besides those that
-        always may. `pty_environment` adds variables to terminals. Requests for terminals of `other_nodes` are passed on
-        to them. Without `page` there is nothing at `/`, and nobody can sign in."""
+        always may. Without `limits` only bodies are limited. `pty_environment` adds variables to terminals. Requests
+        for terminals of `other_nodes` are passed on to them. Without `page` there is nothing at `/`, and nobody can
+        sign in."""
         self._runtime = runtime
         self._access = Access(credentials, hosts, origins)
-        self._body_limit = body_limit
+        self._body_limit = limits.body_bytes if limits is not None else body_limit
+        self._limiting = (
+            Limiting(limits, folder=runtime.paths.data, count_sessions=runtime.count_sessions)
+            if limits is not None
+            else None
+        )
         self._body_seconds = body_seconds
         self._pty_environment = pty_environment
         self._other_nodes = other_nodes
@@ -117,7 +126,7 @@ class App:
         """Called when the page is first asked for: a server whose page nobody opens has nothing of it."""
         from holdfast.server.web.pages import Pages
 
-        return Pages(self._runtime, self._access, self._callers, self._ends)
+        return Pages(self._runtime, self._access, self._callers, self._ends, self._limiting)
 
     def _tokens(self) -> AccessTokens:
         return self._runtime.access_tokens
@@ -172,6 +181,8 @@ class App:
         finally:
             if answer.ended is not None:
                 answer.ended.close()
+            if answer.released is not None:
+                answer.released()
 
     def _readable_by(self, head: Head) -> str | None:
         """The origin of the requesting page, if it may read the response."""
@@ -191,6 +202,8 @@ class App:
         if method not in ("GET", "HEAD"):
             self._access.check_page(headers)
         endpoint, handler, path = self._routes.find(method, scope.get("raw_path") or scope["path"].encode())
+        if self._limiting is not None:
+            self._limiting.check_rate(caller)
         await self._callers.check_role(caller, endpoint.role)
         caller.check_scope(endpoint)
         if self._access.credentials is None and endpoint.group in PRIVATE_GROUPS:
@@ -227,10 +240,25 @@ class App:
         with authored(caller.name):
             if endpoint.group != "ptys" or (self._other_nodes is None and not by_node):  # else it was recorded before
                 await self._record(caller, endpoint, _subjects(call), session)
-            result = await handler()(call)
-        if endpoint.envelope is Envelope.STREAM:
-            return Streamed(result, self._ends.open(caller.ends) if caller.ends is not None else None)
+            if endpoint.envelope is Envelope.STREAM:
+                return await self._streamed(handler(), call)
+            if self._limiting is None or endpoint.adds is None:
+                result = await handler()(call)
+            else:
+                async with self._limiting.adding(endpoint.adds):
+                    result = await handler()(call)
         return enclose(endpoint.envelope, result, await self._place(call))
+
+    async def _streamed(self, handler: Handler, call: ApiCall) -> Streamed:
+        released = self._limiting.follow(call.caller) if self._limiting is not None else None
+        try:
+            frames = await handler(call)
+        except BaseException:
+            if released is not None:
+                released()
+            raise
+        ends = call.caller.ends
+        return Streamed(frames, self._ends.open(ends) if ends is not None else None, released)
 
     def _is_node(self, method: str, path: str, headers: Mapping[str, str]) -> bool:
         """Whether another node asks for the live events of this process."""

@@ -116,7 +116,9 @@ class Streamed(Frozen):
 
     frames: Frames
     ended: StreamEnd | None = None
-    """Set when the caller's sign-in has ended."""
+    """Set when the caller's sign-in or token has ended."""
+    released: Callable[[], None] | None = None
+    """Called when the stream has ended, where streams are counted."""
 
 
 Handler = Callable[[ApiCall], Awaitable[Any]]

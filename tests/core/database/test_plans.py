@@ -36,6 +36,7 @@ FEW = {
     "page_sign_in.trim": "there are at most 100 of the password, and 10 of each token",
     "request.open_of_tree": "only open requests are in the index",
     "request.owned": "only open requests are in the index",
+    "session.number": "counted once a minute, and only where Sessions are limited",
     "session.list_asc": "in the order of the index, up to the limit",
     "session.list_desc": "in the order of the index, up to the limit",
     "store.numbers": "at most 100,000 rows of an index",

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 BY = "by"
 """The key of the name in the metadata of an event."""
@@ -19,13 +22,24 @@ _AUTHOR: ContextVar[str | None] = ContextVar("holdfast_author", default=None)
 
 
 @contextmanager
-def authored(name: str) -> Iterator[None]:
+def authored(name: str | None) -> Iterator[None]:
     """Events that are made inside have this author."""
     before = _AUTHOR.set(name)
     try:
         yield
     finally:
         _AUTHOR.reset(before)
+
+
+def carrying_author(work: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    """The work with the present author, for a task that has none."""
+    name = _AUTHOR.get()
+
+    async def carried(*args: P.args, **options: P.kwargs) -> T:
+        with authored(name):
+            return await work(*args, **options)
+
+    return carried
 
 
 def without_author() -> Context:

@@ -379,6 +379,16 @@ class Runtime:
 
         return SessionAudit(self.log, MANIFEST, self.audit_trail, StoredTrees(self.database).member_ids)
 
+    def limit_pending_inputs(self, most: int) -> None:
+        """Refuse further inputs of a Session that has so many which the model has not seen."""
+        self._inbox.pending_limit = most
+
+    async def count_sessions(self) -> int:
+        """Goes through an index of all of them."""
+        ((number,),) = await self.database.fetch_large("session.number", {})
+        assert isinstance(number, int)
+        return number
+
     def new_event_id(self) -> str:
         return self._ids.event()
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.server.caller import Caller
     from holdfast.server.callers import Callers
     from holdfast.server.head import Head
+    from holdfast.server.limits import Limiting
     from holdfast.server.stream_ends import StreamEnds
     from holdfast.server.types import Receive, Scope
 
@@ -56,11 +57,14 @@ class Code(Record):
 
 
 class Pages:
-    def __init__(self, runtime: Runtime, access: Access, callers: Callers, ends: StreamEnds) -> None:
+    def __init__(
+        self, runtime: Runtime, access: Access, callers: Callers, ends: StreamEnds, limiting: Limiting | None
+    ) -> None:
         self._runtime = runtime
         self._access = access
         self._callers = callers
         self._ends = ends
+        self._limiting = limiting
         self._assets = Lazy(Assets.packaged)
         self._approvals = Approvals(runtime)
         self.sign_ins = SignIns(runtime.page_access, access, lambda: runtime.access_tokens)
@@ -81,6 +85,8 @@ class Pages:
         if path in SIGNED_IN or path.startswith(f"{SIGN_INS}/"):
             caller = await self._callers.identify(scope, head)
             report_authenticated(scope)
+            if self._limiting is not None:
+                self._limiting.check_rate(caller)
             return await self._to_signed_in(method, path, head, caller)
         if path == "/web/code":
             return await self._code(scope, head)
@@ -128,10 +134,11 @@ class Pages:
             raise InvalidRequest(f"Not a session id: {session_id[:SHOWN]}", kind="Query", field="session")
         if after is not None and not (after.isascii() and after.removeprefix("-").isdecimal() and len(after) < 16):
             raise InvalidRequest(f"Not a sequence: {after[:SHOWN]}", kind="Query", field="after")
+        released = self._limiting.follow(caller) if self._limiting is not None else None
         ended = self._ends.open(caller.ends)
         reached = int(after) if after is not None else None
         version = self._assets().version
-        return Streamed(stream.frames(self._runtime, session_id, reached, ended, version=version), ended)
+        return Streamed(stream.frames(self._runtime, session_id, reached, ended, version=version), ended, released)
 
 
 def _checked_method(method: str, path: str) -> str:

@@ -16,6 +16,7 @@ from holdfast.core.database.postgres.statement import compile_statement, encode,
 pytestmark = pytest.mark.store("postgres", reason="plans of PostgreSQL")
 
 FEW = {
+    "session.number": "counted once a minute, and only where Sessions are limited",
     "access_token.insert": "there are at most 1,000",
     "access_token.list": "there are at most 1,000",
     "audit.page": "in the order of the index, up to the limit",

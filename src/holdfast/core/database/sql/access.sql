@@ -47,4 +47,4 @@ select time_created as time, who, what, session_id, subject from audit_entry ord
 
 -- name: audit.of_sessions
 select time_created as time, who, what, session_id, subject from audit_entry
-where session_id in (select value from json_each(:ids)) order by id
+where session_id in (select value from json_each(:ids))

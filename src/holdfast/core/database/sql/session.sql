@@ -218,3 +218,6 @@ where parent_id = :parent and (:directory is null or directory = :directory)
     select 1 from line where line.time_archived is not null)))
   and (:anchor_time is null or time_created > :anchor_time or (time_created = :anchor_time and id < :anchor_id))
 order by time_created asc, id desc limit :limit
+
+-- name: session.number
+select count(*) from session

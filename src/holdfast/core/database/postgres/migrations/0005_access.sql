@@ -23,4 +23,4 @@ create table audit_entry (
   primary key (id)
 );
 create index audit_entry_time on audit_entry (time_created);
-create index audit_entry_session on audit_entry (session_id, id) where session_id is not null;
+create index audit_entry_session on audit_entry (session_id, id);

@@ -21,4 +21,4 @@ create table audit_entry (
   subject text
 ) without rowid;
 create index audit_entry_time on audit_entry (time_created);
-create index audit_entry_session on audit_entry (session_id, id) where session_id is not null;
+create index audit_entry_session on audit_entry (session_id, id);
