@@ -177,7 +177,8 @@ async def test_below_the_floor_nothing_new_is_accepted(here: World, monkeypatch:
 
 
 async def test_the_real_disk_is_asked(here: World) -> None:
-    """OPS-324."""
+    """OPS-324: also where the folder does not exist yet."""
+    here.folder = here.folder / "not" / "yet"
     with pytest.raises(InsufficientStorage):
         async with here.limiting(disk_floor_bytes=2**60).adding("input"):
             raise AssertionError

@@ -19,6 +19,7 @@ from tests.server.test_web_terminals import closed, opened
 from websockets.exceptions import InvalidStatus
 
 from holdfast.core.access import tokens as stored
+from holdfast.core.database.errors import StorageUnavailable
 from holdfast.core.page_access.sign_ins import MOST_OF_TOKEN
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.protocol.api import API
@@ -414,3 +415,23 @@ async def test_a_limited_token_cannot_sign_in_to_the_page(http: Http, project: P
     made = await token(http, "l", "read", projects=[str(project)])
     answer = await http.post("/web/sign-in", json={"password": made})
     assert (answer.status_code, answer.json()["_tag"]) == (403, "ForbiddenError")
+
+
+# -- what is recorded --------------------------------------------------------------------------------------------------
+
+
+async def test_what_cannot_be_recorded_is_not_done_except_for_interruptions(
+    http: Http, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """OPS-312: with a full disk, work can still be stopped."""
+    session = (await http.post("/api/session", json={}, headers=BASIC)).json()["data"]["id"]
+
+    async def fails(*args: object, **options: object) -> None:
+        raise StorageUnavailable("a database", "the disk is full")
+
+    monkeypatch.setattr(runtime.audit_trail, "record", fails)
+    made = await http.post("/api/token", json={"name": "ci", "role": "read"}, headers=BASIC)
+    assert made.status_code == 503
+    assert (await http.get("/api/token", headers=BASIC)).json()["data"] == []
+    assert (await http.post(f"/api/session/{session}/interrupt", headers=BASIC)).is_success
+    assert "was not recorded" in caplog.text

@@ -7,11 +7,13 @@ A disconnect of the caller never cancels its request: the work is completed."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.core.database.errors import StorageError
 from holdfast.core.event.author import authored
 from holdfast.core.lazy import Lazy
 from holdfast.core.session.errors import SessionNotFound
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
     from holdfast.server.web.pages import Pages
     from holdfast.server.web.sign_ins import SignIns
 
+
+log = logging.getLogger(__name__)
 
 TERMINALS = "/api/pty"
 """Where the paths begin that nodes pass on to each other."""
@@ -290,14 +294,21 @@ class App:
     async def _record(
         self, caller: Caller, endpoint: Endpoint, subjects: Sequence[str], session: Session | None = None
     ) -> None:
-        """Before the request is carried out, so that nothing is done that is not recorded."""
-        if endpoint.is_recorded:
+        """Before the request is carried out, so that nothing is done that is not recorded. While nothing can be
+        written, work can still be interrupted."""
+        if not endpoint.is_recorded:
+            return
+        try:
             await self._runtime.audit_trail.record(
                 caller.name,
                 f"{endpoint.group}.{endpoint.name}",
                 session_id=session.id if session is not None else None,
                 subject=" ".join(subjects) or None,
             )
+        except StorageError as error:
+            if endpoint.role == "admin":
+                raise
+            log.warning("%s of %s was not recorded: %s", endpoint.operation, caller.name, error)
 
     async def _place(self, call: ApiCall) -> LocationInfo | None:
         """The Location in a location envelope."""

@@ -153,6 +153,8 @@ class Limiting:
 
 
 def _free_bytes(folder: Path) -> int:
-    """For a user who is not root, on the disk of the folder."""
+    """For a user who is not root, on the disk of the folder, which may not exist yet where Sessions are elsewhere."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize

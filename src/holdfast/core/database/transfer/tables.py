@@ -45,6 +45,7 @@ COPIED = (
     Table("budget_revision", ("id",)),
     Table("mcp_manifest", ("hash",)),
     Table("mcp_server", ("key",)),
+    Table("audit_entry", ("id",)),
 )
 """In the order in which they are copied: a row comes after the rows that it refers to. Events come last."""
 
@@ -54,7 +55,6 @@ LEFT = {
     "session_control": "requests to these processes",
     "node_secret": "nodes on the target make one of their own",
     "access_token": "tokens are made for the source; the target has its own",
-    "audit_entry": "who changed the source; Sessions bring their own with their events",
     "page_instance": "the target has a name of its own",
     "page_sign_in": "people sign in again at the target",
     "page_code": "good for a minute",
