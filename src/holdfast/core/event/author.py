@@ -1,7 +1,8 @@
 """Who caused the events that are made now: the name of the caller of a request, in its context.
 
-The name goes into the metadata of the events for which somebody answers (`Definition.attributed`). It is inherited by
-the tasks that complete a request; a drain works for nobody in particular and begins without it."""
+The name goes into the stored metadata of the events for which somebody answers (`Definition.attributed`). It is
+inherited by the tasks that complete a request; a drain works for nobody in particular and begins without it. The public
+streams have the shapes of the contract, and leave it out."""
 
 from __future__ import annotations
 
@@ -53,3 +54,8 @@ def attributed(metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """The metadata of a new event, with its author if there is one."""
     name = _AUTHOR.get()
     return metadata if name is None else {**(metadata or {}), BY: name}
+
+
+def without_name(metadata: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The metadata of an event as the public streams have it."""
+    return {key: value for key, value in metadata.items() if key != BY} or None if metadata else None

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from holdfast.core.database.unit import Committed, Fence, Replay, Statement, Unit
 from holdfast.core.event.adoption import Adoption
+from holdfast.core.event.author import without_name
 from holdfast.core.event.block import block_of_delta, block_of_end
 from holdfast.core.event.bus import Announcement, Bus
 from holdfast.core.event.errors import InvalidDurableEvent
@@ -345,7 +346,7 @@ class EventLog:
             type=item.definition.type,
             durable=DurablePosition(aggregate_id=item.aggregate_id, seq=seq, version=version),
             location=location,
-            metadata=dict(item.metadata) if item.metadata else None,
+            metadata=without_name(item.metadata),
             data=msgspec.Raw(item.data),
         )
         return Announcement(event.id, event.type, item.aggregate_id, encode(event), seq)
