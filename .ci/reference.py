@@ -106,7 +106,9 @@ def _operation(endpoint: Endpoint) -> list[str]:
     lines = [
         f"### {endpoint.group}.{endpoint.name}",
         "",
-        f"`{endpoint.method} {endpoint.path}`" + (" (extension)" if endpoint.extension else ""),
+        f"`{endpoint.method} {endpoint.path}`"
+        + (" (extension)" if endpoint.extension else "")
+        + f", role `{endpoint.role}`",
         "",
         endpoint.summary,
         "",

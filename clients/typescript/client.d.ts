@@ -34,6 +34,7 @@ export interface Client {
   readonly metrics: MetricsOperations
   readonly openapi: OpenapiOperations
   readonly system: SystemOperations
+  readonly tokens: TokensOperations
 }
 
 export interface HealthOperations {
@@ -192,6 +193,8 @@ export interface SessionsOperations {
   pin(input: { sessionID: string; pinned?: boolean | null | undefined }, options?: CallOptions): Promise<Session>
   /** Interrupt Sessions and remove them for good with everything below them: events, messages, attachments, managed files, isolated copies and file snapshots that no other Session needs. Repeating it completes a purge that broke off. Fails with ConflictError, SessionNotFoundError. */
   purge(input: { sessions: readonly string[] }, options?: CallOptions): Promise<PurgeReport>
+  /** Who admitted, answered and changed what in the Session and its descendants, oldest first. Fails with SessionNotFoundError. */
+  audit(input: { sessionID: string; after?: number | null | undefined; limit?: number | null | undefined }, options?: CallOptions): Promise<History<AuditEntry>>
 }
 
 export interface PermissionsOperations {
@@ -388,6 +391,17 @@ export interface SystemOperations {
   disk(options?: CallOptions): Promise<DiskReport>
   /** Tokens, cost and cache savings of all requests to models in a period, grouped by day, project, model or tree. Deleted Sessions are not part of it. Fails with SessionNotFoundError. */
   usage(input?: { by?: string | null | undefined; since?: number | null | undefined; until?: number | null | undefined; offset?: number | null | undefined; directory?: string | null | undefined; project?: string | null | undefined; session?: string | null | undefined }, options?: CallOptions): Promise<UsageReport>
+  /** Who changed what outside of Sessions through a server: tokens, configuration, credentials, MCP servers, terminals, deleted and imported Sessions. Oldest first. */
+  audit(input?: { after?: number | null | undefined; limit?: number | null | undefined }, options?: CallOptions): Promise<History<AuditEntry>>
+}
+
+export interface TokensOperations {
+  /** The tokens, without their secrets, ordered by name. */
+  list(options?: CallOptions): Promise<readonly TokenInfo[]>
+  /** Make a token. The answer has its secret, which is not shown again. Fails with ConflictError. */
+  create(input: { name: string; role: "admin" | "approve" | "prompt" | "read"; seconds?: number | null | undefined; projects?: readonly string[] | null | undefined }, options?: CallOptions): Promise<NewToken>
+  /** Revoke a token. Streams, terminals and sign-ins of the page that were opened with it end. Fails with NotFoundError. */
+  revoke(input: { name: string }, options?: CallOptions): Promise<void>
 }
 
 export interface Admission {
@@ -512,6 +526,15 @@ export interface AttemptStatus {
 export interface AttemptTime {
   readonly created: number
   readonly expires: number
+}
+
+export interface AuditEntry {
+  readonly time: number
+  readonly who?: string
+  readonly what: string
+  readonly sessionID?: string
+  readonly subject?: string
+  readonly detail?: string
 }
 
 export interface Block {
@@ -1415,6 +1438,11 @@ export interface NativeModelApi {
   readonly id: string
   readonly url?: string
   readonly settings: Record<string, unknown>
+}
+
+export interface NewToken {
+  readonly token: string
+  readonly info: TokenInfo
 }
 
 export interface NumberField {
@@ -2370,6 +2398,16 @@ export interface TodoUpdated {
   readonly todos: readonly Todo[]
 }
 
+export interface TokenInfo {
+  readonly id: string
+  readonly name: string
+  readonly role: "admin" | "approve" | "prompt" | "read"
+  readonly projects: readonly string[]
+  readonly created: number
+  readonly expires?: number
+  readonly seen?: number
+}
+
 export interface Tokens {
   readonly input: number
   readonly output: number
@@ -2812,6 +2850,7 @@ export declare function isConflictError(error: unknown): error is ConflictError
 export interface ForbiddenError extends Error {
   readonly _tag: "ForbiddenError"
   readonly message: string
+  readonly role?: string
   readonly status: 403
 }
 export declare function isForbiddenError(error: unknown): error is ForbiddenError

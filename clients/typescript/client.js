@@ -110,6 +110,7 @@ export function createClient(options) {
       importBundle: call({ method: "POST", path: "/api/session/import", shape: "data", errors: [400, 401, 409], payload: ["bundle", "directory"] }),
       pin: call({ method: "POST", path: "/api/session/{sessionID}/pin", shape: "data", errors: [400, 401, 404], payload: ["pinned"] }),
       purge: call({ method: "POST", path: "/api/session/purge", shape: "data", errors: [400, 401, 404, 409], payload: ["sessions"] }),
+      audit: call({ method: "GET", path: "/api/session/{sessionID}/audit", shape: "history", errors: [400, 401, 404], query: ["after", "limit"] }),
     },
     permissions: {
       listRequests: call({ method: "GET", path: "/api/permission/request", shape: "location", errors: [400, 401], query: ["location"] }),
@@ -218,6 +219,12 @@ export function createClient(options) {
       doctor: call({ method: "POST", path: "/api/system/doctor", shape: "data", errors: [400, 401, 409], input: false }),
       disk: call({ method: "GET", path: "/api/system/disk", shape: "data", errors: [400, 401], input: false }),
       usage: call({ method: "GET", path: "/api/usage", shape: "data", errors: [400, 401, 404], query: ["by", "since", "until", "offset", "directory", "project", "session"] }),
+      audit: call({ method: "GET", path: "/api/audit", shape: "history", errors: [400, 401], query: ["after", "limit"] }),
+    },
+    tokens: {
+      list: call({ method: "GET", path: "/api/token", shape: "data", errors: [400, 401], input: false }),
+      create: call({ method: "POST", path: "/api/token", shape: "data", errors: [400, 401, 409], payload: ["name", "role", "seconds", "projects"] }),
+      revoke: call({ method: "DELETE", path: "/api/token/{name}", shape: "void", errors: [400, 401, 404] }),
     },
   }
 }

@@ -46,7 +46,14 @@ class Untagged(Record):
 
 
 def endpoint(path: str = "/api/thing", **more: Any) -> Endpoint:
-    known = {"group": "things", "name": "get", "operation": "v2.thing.get", "method": "POST", "summary": "One."}
+    known = {
+        "role": "read",
+        "group": "things",
+        "name": "get",
+        "operation": "v2.thing.get",
+        "method": "POST",
+        "summary": "One.",
+    }
     return Endpoint(**{**known, "path": path, "envelope": Envelope.VOID, **more})
 
 

@@ -21,6 +21,7 @@ from holdfast.client.transport import Request
 from holdfast.core.database.errors import StorageUnavailable
 from holdfast.embedded.asgi import Mounted, asgi
 from holdfast.embedded.asgi_transport import AsgiTransport
+from holdfast.schema.exceptions import Forbidden
 from holdfast.schema.model import ModelRef
 
 pytestmark = pytest.mark.anyio
@@ -123,9 +124,9 @@ async def test_a_password_and_foreign_names(project: Path, hosts: Iterable[str])
         ours = AsyncClient(transport, headers={"authorization": basic, "host": "agent.example:8000"})
         foreign = AsyncClient(transport, headers={"authorization": basic, "host": "evil.example"})
         assert (await ours.sessions.create()).id
-        with pytest.raises(ClientError) as unread:
+        with pytest.raises(Forbidden) as unread:
             await foreign.health.get()
-        with pytest.raises(ClientError) as forbidden:
+        with pytest.raises(Forbidden) as forbidden:
             await foreign.sessions.create()
 
     assert unauthorized.value.status == 401
@@ -143,7 +144,7 @@ async def test_a_page_of_a_declared_origin_may_write(project: Path, origins: Ite
             for origin in ("https://agent.example", "https://evil.example")
         )
         assert (await own.sessions.create()).id
-        with pytest.raises(ClientError) as forbidden:
+        with pytest.raises(Forbidden) as forbidden:
             await other.sessions.create()
 
     assert forbidden.value.status == 403

@@ -234,12 +234,14 @@ def test_every_endpoint_declares_what_may_refuse_it(endpoint: Endpoint) -> None:
         (errors.InvalidRequestError, 400, {"message", "kind", "field"}),
         (errors.InvalidCursorError, 400, {"message"}),
         (errors.UnauthorizedError, 401, {"message"}),
-        (errors.ForbiddenError, 403, {"message"}),
+        (errors.ForbiddenError, 403, {"message", "role"}),
         (errors.SessionNotFoundError, 404, {"message", "sessionID"}),
         (errors.MessageNotFoundError, 404, {"message", "sessionID", "messageID"}),
         (errors.ConflictError, 409, {"message", "resource"}),
+        (errors.TooManyRequestsError, 429, {"message", "retryAfter"}),
         (errors.UnknownError, 500, {"message", "ref"}),
         (errors.ServiceUnavailableError, 503, {"message", "service"}),
+        (errors.InsufficientStorageError, 507, {"message", "limit"}),
     ],
 )
 def test_errors_have_the_fields_of_the_contract(error: type[errors.PublicError], status: int, fields: set[str]) -> None:

@@ -20,9 +20,10 @@ from holdfast.core.page_access import sign_ins
 from holdfast.core.page_access.codes import LIFETIME as CODE_LIFETIME
 from holdfast.core.page_access.sign_ins import LIFETIME, MOST, SEEN_EVERY
 from holdfast.core.runtime.runtime import Runtime
+from holdfast.server import stream_ends
 from holdfast.server.app import App
 from holdfast.server.auth import Credentials
-from holdfast.server.web import stream_ends, throttle
+from holdfast.server.web import throttle
 from holdfast.server.web.throttle import ADDRESSES, FAILURES, Throttle, TooManyAttempts
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Work": ("run", "attach", "acp"),
     "Look": ("sessions", "usage", "context", "web"),
     "Set up": ("auth", "models", "agents", "commands", "skills", "mcp", "config", "trust", "completion"),
-    "Serve": ("serve",),
+    "Serve": ("serve", "token", "audit"),
     "Maintain": (
         "doctor",
         "export",

@@ -57,6 +57,8 @@ COMMANDS = (
     "retention",
     "backup",
     "restore",
+    "token",
+    "audit",
     "completion",
 )
 MODULES = {"import": "import_bundle"}

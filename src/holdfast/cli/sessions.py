@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast.cli.audit import print_audit
 from holdfast.cli.command_runner import fail, run_on_host
 from holdfast.cli.help import HelpfulGroup
 from holdfast.cli.output import brief, json_option, moment, one_line, print_json, print_table
@@ -51,6 +52,19 @@ def listing(**options: Any) -> None:
 def show(session_id: str, as_json: bool) -> None:
     """Show a session: its settings, pending inputs and latest messages."""
     run_on_session(session_id, lambda client, id: _show(client, id, as_json))
+
+
+@command.command(short_help="Show who admitted, approved and changed what.")
+@session_argument
+@json_option
+def audit(session_id: str, as_json: bool) -> None:
+    """Show who admitted, approved and changed what in a session and those below it, oldest first."""
+    run_on_session(
+        session_id,
+        lambda client, id: print_audit(
+            lambda after: client.sessions.audit(id, after=after), as_json=as_json, tree=True
+        ),
+    )
 
 
 @command.command()

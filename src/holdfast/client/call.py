@@ -24,6 +24,8 @@ T = TypeVar("T")
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
 ACCEPTED = {"stream": EVENT_STREAM, "raw": "*/*"}
+EVERYWHERE = frozenset((403, 429, 507))
+"""Failures of any operation: a role that the caller lacks, and limits of the server."""
 FRAME_LIMIT = 64 * 1024 * 1024
 """The largest event: the largest body that a server accepts, and what admission adds to it."""
 
@@ -181,7 +183,7 @@ class StreamDecoder(Generic[T]):
 
 def response_error(operation: Operation[Any], status: int, content_type: str, body: bytes) -> Exception:
     shown = _message(body)
-    if status not in operation.errors:
+    if status not in operation.errors and status not in EVERYWHERE:
         return ClientError("UnexpectedStatus", f"the server answered {status}: {shown}", status=status)
     if content_type != JSON:
         return ClientError("UnsupportedContentType", f"the server answered {status}: {shown}", status=status)

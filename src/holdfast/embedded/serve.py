@@ -22,6 +22,7 @@ import uvicorn
 
 from holdfast.client.credential import credential_file, given_password, username
 from holdfast.client.discovery import WITHOUT_PORT
+from holdfast.core.config.limits import configured_limits
 from holdfast.core.config.node import configured_node
 from holdfast.core.config.node import is_node_address as is_node_address
 from holdfast.core.location.report import report_of
@@ -213,7 +214,7 @@ async def serve(
     each that failed."""
     manager = ServiceManager(os.environ)
     environment = dict(os.environ)
-    node = configured_node(environment)
+    node, limits = configured_node(environment), configured_limits(environment)
     with _password(environment, authorize=asked.authorize) as password:
         generated = password is not None and given_password(environment) is None
         credentials = Credentials(password, username(environment), generated) if password is not None else None
@@ -231,13 +232,15 @@ async def serve(
                 credentials=credentials,
                 hosts=hosts,
                 origins=frozenset(asked.origins),
+                limits=limits,
                 pty_environment=asked.pty_environment,
                 other_nodes=NodeCalls(runtime.nodes, runtime.node_secrets),
                 started=False,
             )
             near = _url(WILDCARDS.get(host, host), number) if not asked.local else WITHOUT_PORT
             roots = asked.roots or node.roots
-            runtime.placement.limit(roots=roots, most=asked.most)
+            runtime.placement.limit(roots=roots, most=asked.most or limits.drains)
+            runtime.limit_pending_inputs(limits.pending_inputs)
             name = asked.name or node.name or f"{socket.gethostname()}:{number or os.getpid()}"
             about = NodeInfo(name=name, address=address, roots=roots)
             await runtime.takeover.start(about, recover=asked.recover)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.protocol import (
+    audit,
     budgets,
     bundles,
     catalog,
@@ -25,6 +26,7 @@ from holdfast.protocol import (
     questions,
     retention,
     sessions,
+    tokens,
     trees,
     usage,
 )
@@ -55,4 +57,6 @@ API: tuple[Endpoint, ...] = (
     *bundles.ENDPOINTS,
     *retention.ENDPOINTS,
     *usage.ENDPOINTS,
+    *tokens.ENDPOINTS,
+    *audit.ENDPOINTS,
 )

@@ -20,6 +20,7 @@ _OF_SESSION = of_session(
         "GET /budget",
         "holdfast.session.budget.list",
         "The budgets that hold for a Session, with what was used of them: its own first, then those of its ancestors.",
+        role="read",
         data=list[BudgetInfo],
         handler="budgets.list",
     ),
@@ -29,6 +30,7 @@ _OF_SESSION = of_session(
         "holdfast.session.budget.set",
         "Limit what a Session and everything below it may use, in place of the budget it had. Sessions that wait for "
         "the former budget go on.",
+        role="admin",
         payload=BudgetPayload,
         data=BudgetInfo,
         handler="budgets.set",
@@ -38,6 +40,7 @@ _OF_SESSION = of_session(
         "DELETE /budget",
         "holdfast.session.budget.remove",
         "Remove the budget of a Session, if it has one. Sessions that wait for it go on.",
+        role="admin",
         handler="budgets.remove",
     ),
     endpoint(
@@ -45,6 +48,7 @@ _OF_SESSION = of_session(
         "GET /usage",
         "holdfast.session.usage",
         "What a Session used by itself, and together with everything below it.",
+        role="read",
         data=UsageInfo,
         handler="budgets.usage",
     ),

@@ -38,6 +38,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
                 "holdfast.session.export",
                 "The Session as a bundle, which can be imported elsewhere, or its conversation as JSON, Markdown or "
                 "one HTML page. At most 64 MiB.",
+                role="read",
                 query=ExportQuery,
                 raw=bytes,
                 media_types=("application/vnd.holdfast.bundle", "application/json", "text/markdown", "text/html"),
@@ -50,6 +51,8 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             "POST /api/session/import",
             "holdfast.session.import",
             "Import all Sessions of a bundle, or none. Nothing is executed: unfinished work waits for a decision.",
+            role="admin",
+            adds="session",
             payload=ImportPayload,
             data=ImportReport,
             errors=(ConflictError,),

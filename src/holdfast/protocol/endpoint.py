@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from holdfast.schema.access import Role
 from holdfast.schema.errors import InvalidRequestError, ProjectCopyError, PublicError, UnauthorizedError
 from holdfast.schema.record import Record
 
+Adding = Literal["input", "session"]
 ErrorClass = type[PublicError] | type[ProjectCopyError]
 
 
@@ -62,6 +64,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     path: str
     summary: str
+    role: Role
+    """The least role that a caller needs. There is no default: whoever adds an endpoint decides."""
     envelope: Envelope
     success: Any = None
     """The type inside the envelope; of a stream, that of one element."""
@@ -80,15 +84,29 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Headers of every request of the generated clients."""
     media_types: tuple[str, ...] = ("application/octet-stream",)
     """Of the bytes in a raw envelope."""
+    checks_projects: bool = False
+    """Whether a token that is limited to projects may call it though it names neither a Session nor a Location. Its
+    handler then refuses what is outside of these projects, or there is nothing of a project in it."""
+    adds: Adding | None = None
+    """What it adds, which the server refuses when it has reached a limit."""
+    recorded: bool | None = None
+    """Whether each request is recorded in the audit trail. By default that is so for what changes something as an admin
+    outside of a Session; the events of a Session tell themselves who caused them."""
     socket: bool = False
     """Whether clients use a WebSocket; the envelope applies to plain requests."""
+
+    @property
+    def is_recorded(self) -> bool:
+        if self.recorded is not None:
+            return self.recorded
+        return self.role == "admin" and self.method != "GET" and self.scope is not EndpointScope.SESSION
 
     @property
     def declared_errors(self) -> tuple[ErrorClass, ...]:
         return (*self.errors, InvalidRequestError, UnauthorizedError)
 
 
-def endpoint(client_name: str, route: str, operation: str, summary: str, **fields: Any) -> Endpoint:
+def endpoint(client_name: str, route: str, operation: str, summary: str, *, role: Role, **fields: Any) -> Endpoint:
     """An endpoint from `group.name` and `METHOD /path`. The keyword named after an envelope is the type inside it;
     without one the response is empty. All other keywords are fields of Endpoint."""
     group, _, name = client_name.partition(".")
@@ -102,6 +120,7 @@ def endpoint(client_name: str, route: str, operation: str, summary: str, **field
         path=path,
         operation=operation,
         summary=summary,
+        role=role,
         envelope=envelope,
         success=success,
         **fields,

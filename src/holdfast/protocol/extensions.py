@@ -58,6 +58,7 @@ _OF_SESSION = of_session(
         "GET /pending",
         "holdfast.session.pending",
         "Admitted inputs that are not part of the conversation yet, oldest first.",
+        role="read",
         data=list[Admission],
     ),
     endpoint(
@@ -65,6 +66,7 @@ _OF_SESSION = of_session(
         "DELETE /pending/{messageID}",
         "holdfast.session.withdraw",
         "Withdraw a pending input. Repeating it is fine; a promoted input is a conflict.",
+        role="prompt",
         params=MessagePath,
         errors=(MessageNotFoundError, ConflictError),
     ),
@@ -73,6 +75,7 @@ _OF_SESSION = of_session(
         "POST /rename",
         "holdfast.session.rename",
         "Set the title of a Session.",
+        role="prompt",
         payload=RenamePayload,
         data=Session,
     ),
@@ -81,6 +84,7 @@ _OF_SESSION = of_session(
         "POST /archive",
         "holdfast.session.archive",
         "Archive a Session, or restore it with `archived: false`.",
+        role="prompt",
         payload=ArchivePayload,
         data=Session,
     ),
@@ -90,6 +94,8 @@ _OF_SESSION = of_session(
         "holdfast.session.delete",
         "Interrupt a Session and delete it, with its children, or with `children=keep` without them. Repeating it "
         "completes a deletion that broke off.",
+        role="admin",
+        recorded=True,
         query=DeleteQuery,
         errors=(ConflictError,),
     ),
@@ -98,6 +104,7 @@ _OF_SESSION = of_session(
         "POST /move",
         "holdfast.session.move",
         "Move a Session to another directory of its project, optionally with its uncommitted changes.",
+        role="admin",
         payload=MovePayload,
         errors=(ConflictError,),
     ),
@@ -106,6 +113,7 @@ _OF_SESSION = of_session(
         "GET /waits",
         "holdfast.session.waits",
         "What a Session currently waits for, since when, and what ends the wait.",
+        role="read",
         data=list[WaitInfo],
     ),
     endpoint(
@@ -113,6 +121,8 @@ _OF_SESSION = of_session(
         "POST /recover",
         "holdfast.session.recover",
         "Continue or abandon a turn whose process ended, and whatever was left in the Sessions below, deepest first.",
+        role="prompt",
+        recorded=True,
         payload=RecoverPayload,
     ),
     endpoint(
@@ -120,6 +130,7 @@ _OF_SESSION = of_session(
         "POST /outcome",
         "holdfast.session.outcome",
         "Wait until the Session is idle and return how its last activity ended.",
+        role="read",
         data=Outcome,
     ),
     endpoint(
@@ -127,6 +138,7 @@ _OF_SESSION = of_session(
         "POST /run",
         "holdfast.session.run",
         "Continue from history, or join the running activity; returns how it ended.",
+        role="prompt",
         data=Outcome,
     ),
     endpoint(
@@ -134,6 +146,7 @@ _OF_SESSION = of_session(
         "GET /checkpoint",
         "holdfast.session.checkpoint",
         "The newest compaction and the messages it replaced, or null.",
+        role="read",
         data=CheckpointInfo | None,
     ),
     endpoint(
@@ -141,6 +154,7 @@ _OF_SESSION = of_session(
         "POST /checkpoint/undo",
         "holdfast.session.checkpoint.undo",
         "Undo the newest compaction, if nothing has followed it.",
+        role="prompt",
         errors=(ConflictError,),
     ),
     endpoint(
@@ -148,6 +162,7 @@ _OF_SESSION = of_session(
         "GET /request-context",
         "holdfast.session.requestContext",
         "The System Context of a Session: its baseline, its sources and later changes.",
+        role="read",
         data=RequestContextView,
         errors=(UnknownError,),
     ),
@@ -157,11 +172,14 @@ _OF_SESSION = of_session(
         "v2.session.generate",
         "One answer of the Session's model on the settled history, without tools; nothing is added to the "
         "conversation. A caller that disconnects ends it.",
+        role="prompt",
         payload=GeneratePayload,
         data=Generated,
         errors=(ConflictError, ServiceUnavailableError),
     ),
-    endpoint("sessions.todos", "GET /todo", "holdfast.session.todos", "The model's to-do list.", data=list[Todo]),
+    endpoint(
+        "sessions.todos", "GET /todo", "holdfast.session.todos", "The model's to-do list.", role="read", data=list[Todo]
+    ),
 )
 
 _OF_INSTANCE = (
@@ -170,6 +188,7 @@ _OF_INSTANCE = (
         "GET /api/session/interrupted",
         "holdfast.session.interrupted",
         "Unfinished work of Sessions that no process executes: its progress, since when, and what happens next.",
+        role="read",
         query=InterruptedQuery,
         data=list[InterruptedActivity],
     ),
@@ -178,6 +197,7 @@ _OF_INSTANCE = (
         "GET /api/metrics",
         "holdfast.metrics.read",
         "Counts, sums and maximum values since the start, by name and source. Numbers only.",
+        role="read",
         data=dict[str, dict[str, dict[str, float]]],
     ),
     endpoint(
@@ -185,6 +205,8 @@ _OF_INSTANCE = (
         "GET /openapi.json",
         "holdfast.openapi.document",
         "This API as an OpenAPI document.",
+        role="read",
+        checks_projects=True,
         bare=dict[str, Any],
     ),
 )

@@ -31,6 +31,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "GET /api/health",
         "v2.health.get",
         "Whether the server answers.",
+        role="read",
+        checks_projects=True,
         bare=Health,
         handler="instance.health",
     ),
@@ -40,6 +42,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             "GET /api/location",
             "v2.location.get",
             "The Location that a request belongs to.",
+            role="read",
             bare=LocationInfo,
             handler="instance.location",
         )
@@ -49,6 +52,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "GET /api/event",
         "v2.event.subscribe",
         "New events of all processes on the database, including deltas. No replay.",
+        role="read",
         stream=Event,
     ),
 )

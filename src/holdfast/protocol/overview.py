@@ -48,6 +48,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             "GET /api/overview",
             "holdfast.overview",
             "A page of Sessions with what each does now, most recently changed first.",
+            role="read",
             query=OverviewQuery,
             page=OverviewSession,
             errors=(InvalidCursorError,),
@@ -58,6 +59,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             "holdfast.session.find",
             "The Sessions that a person may mean: the one with this id, else those whose id begins like this, else "
             "those without a parent and with this title, else with this text in their title, whatever its case.",
+            role="read",
             query=FindQuery,
             data=list[Session],
         ),
@@ -67,6 +69,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             "holdfast.request.list",
             "Everything that waits for a person, of all Sessions and directories, oldest first: permissions, "
             "questions, forms, and turns whose process ended.",
+            role="read",
             data=list[OpenRequest],
         ),
         endpoint(
@@ -74,6 +77,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             "GET /api/system",
             "holdfast.system.get",
             "The processes on the database, what they execute and wait for, and the database itself.",
+            role="read",
             data=SystemInfo,
         ),
         endpoint(
@@ -82,6 +86,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             "holdfast.system.doctor",
             "Compare what clients see with the event log, and check the configuration. A caller that disconnects ends "
             "it. One at a time.",
+            role="admin",
             data=DoctorReport,
             errors=(ConflictError,),
         ),
@@ -90,6 +95,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             "GET /api/system/disk",
             "holdfast.system.disk",
             "What uses the disk, the largest Sessions, and what could be freed and how. Reads the sizes of all events.",
+            role="admin",
             data=DiskReport,
         ),
     )

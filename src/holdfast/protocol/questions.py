@@ -31,6 +31,7 @@ _OF_SESSION = of_session(
         "GET /question",
         "v2.session.question.list",
         "Pending questions of a Session and its descendants.",
+        role="read",
         data=list[QuestionRequest],
     ),
     endpoint(
@@ -38,6 +39,7 @@ _OF_SESSION = of_session(
         "POST /question/{requestID}/reply",
         "v2.session.question.reply",
         "Answer a question of a Session or a descendant.",
+        role="approve",
         params=QuestionPath,
         payload=AnswersPayload,
         errors=(QuestionNotFoundError,),
@@ -47,6 +49,7 @@ _OF_SESSION = of_session(
         "POST /question/{requestID}/reject",
         "v2.session.question.reject",
         "Reject a question of a Session or a descendant. The turn that asked stops.",
+        role="approve",
         params=QuestionPath,
         errors=(QuestionNotFoundError,),
     ),
@@ -59,6 +62,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             "GET /api/question/request",
             "v2.question.request.list",
             "Pending questions of a Location.",
+            role="read",
             location=list[QuestionRequest],
         )
     ),

@@ -34,6 +34,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
                 "POST /pin",
                 "holdfast.session.pin",
                 "Say that retention must not remove a Session, or with `pinned: false` that it may.",
+                role="prompt",
                 payload=PinPayload,
                 data=Session,
             ),
@@ -45,6 +46,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             "Interrupt Sessions and remove them for good with everything below them: events, messages, attachments, "
             "managed files, isolated copies and file snapshots that no other Session needs. Repeating it completes a "
             "purge that broke off.",
+            role="admin",
             payload=PurgePayload,
             data=PurgeReport,
             errors=(ConflictError, SessionNotFoundError),

@@ -36,6 +36,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             "GET /tree",
             "holdfast.session.tree",
             "The Session and its descendants: what each does, waits for and has used, and the sums over those below.",
+            role="read",
             query=TreeQuery,
             data=SessionTree,
         ),
@@ -45,6 +46,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             "holdfast.session.tree.events",
             "Durable and live events of the Session and its descendants, also of those that are created later. "
             "`session.tree.connected` marks where new events begin.",
+            role="read",
             query=TreeEventsQuery,
             stream=Event,
             errors=(InvalidCursorError,),

@@ -44,6 +44,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             "holdfast.usage.get",
             "Tokens, cost and cache savings of all requests to models in a period, grouped by day, project, model or "
             "tree. Deleted Sessions are not part of it.",
+            role="read",
             query=UsageQuery,
             data=UsageReport,
             errors=(SessionNotFoundError,),

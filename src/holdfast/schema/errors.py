@@ -6,8 +6,8 @@ QuestionNotFoundError 404    PtyNotFoundError 404         CommandNotFoundError 4
 FormNotFoundError 404        McpServerNotFoundError 404   NotFoundError 404          FormInvalidAnswerError 400
 FormAlreadySettledError 409
 MethodNotAllowedError 405    ConflictError 409            UnsupportedMediaTypeError 415
-InstructionEntryValueTooLargeError 413
-UnknownError 500             ServiceUnavailableError 503
+InstructionEntryValueTooLargeError 413                    TooManyRequestsError 429
+UnknownError 500             ServiceUnavailableError 503   InsufficientStorageError 507
 
 One is discriminated by `name`: ProjectCopyError 400.
 """
@@ -39,6 +39,8 @@ class UnauthorizedError(PublicError):
 
 class ForbiddenError(PublicError):
     status: ClassVar[int] = 403
+    role: str | None = None
+    """The role that the caller would need, if that is the reason."""
 
 
 class SessionNotFoundError(PublicError):
@@ -125,6 +127,22 @@ class InstructionEntryValueTooLargeError(PublicError):
     status: ClassVar[int] = 413
     actual_bytes: int
     max_bytes: int
+
+
+class TooManyRequestsError(PublicError):
+    """The caller, or all of them together, ask for more than the server takes."""
+
+    status: ClassVar[int] = 429
+    retry_after: int
+    """In seconds."""
+
+
+class InsufficientStorageError(PublicError):
+    """The server accepts nothing new, because there is no room for it."""
+
+    status: ClassVar[int] = 507
+    limit: str
+    """The name of the setting in `holdfast.limits`."""
 
 
 class UnsupportedMediaTypeError(PublicError):

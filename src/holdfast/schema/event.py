@@ -57,6 +57,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     written: bool = True
     announced: bool = True
     """Whether live subscribers receive it."""
+    attributed: bool = False
+    """Whether somebody answers for it: the name of the caller that caused it is part of its metadata."""
     upcast: Callable[[Any], Record] | None = None
     begins_at: Callable[[Any], int | None] | None = None
     """The sequence with which an aggregate begins whose first event has this payload; None stands for 0."""

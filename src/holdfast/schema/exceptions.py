@@ -7,7 +7,7 @@ HoldfastError                   `code` names the failure, the text explains it
 │   ├── InvalidCursor 400
 │   ├── ProjectCopyFailed 400   `force_required`
 │   ├── Unauthorized 401
-│   ├── Forbidden 403
+│   ├── Forbidden 403           `role`
 │   ├── NotFound 404
 │   │   ├── SessionNotFound     `session_id`
 │   │   ├── MessageNotFound     `session_id`, `message_id`
@@ -24,8 +24,10 @@ HoldfastError                   `code` names the failure, the text explains it
 │   ├── FormAlreadySettled 409  `id`
 │   ├── InstructionTooLarge 413 `actual_bytes`, `max_bytes`
 │   ├── UnsupportedMediaType 415
+│   ├── TooManyRequests 429     `retry_after`
 │   ├── ServerFailed 500        `ref` finds the failure in the server's log
-│   └── ServiceUnavailable 503  `service`
+│   ├── ServiceUnavailable 503  `service`
+│   └── InsufficientStorage 507 `limit`
 ├── ClientError                 the way to the server and back failed (client/errors.py)
 ├── ActivityFailed              a Session's work did not complete (client/errors.py)
 │   └── StructuredOutputFailed  no answer had the form that the prompt asked for
@@ -147,9 +149,13 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """The request is not permitted, whatever the credentials are."""
+    """The request is not permitted: `role` is the one that the caller lacks, if that is the reason."""
 
     struct = wire.ForbiddenError
+
+    def __init__(self, message: str, *, role: str | None = None) -> None:
+        super().__init__(message)
+        self.role = role
 
 
 class NotFound(ApiError):
@@ -314,6 +320,26 @@ class UnsupportedMediaType(ApiError):
     """The body of the request is not JSON."""
 
     struct = wire.UnsupportedMediaTypeError
+
+
+class TooManyRequests(ApiError):
+    """More is asked for than the server takes; `retry_after` says when to try again, in seconds."""
+
+    struct = wire.TooManyRequestsError
+
+    def __init__(self, message: str, *, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class InsufficientStorage(ApiError):
+    """The server accepts nothing new: `limit` names the setting of `holdfast.limits` that is reached."""
+
+    struct = wire.InsufficientStorageError
+
+    def __init__(self, message: str, *, limit: str) -> None:
+        super().__init__(message)
+        self.limit = limit
 
 
 class ServerFailed(ApiError):

@@ -50,6 +50,43 @@ class Manifest:
             self.latest[definition.type] = definition
 
 
+ATTRIBUTED = frozenset(
+    (
+        "session.created",
+        "session.updated",
+        "session.deleted",
+        *(
+            f"session.next.{name}"
+            for name in (
+                "forked",
+                "agent.switched",
+                "model.switched",
+                "moved",
+                "prompt.admitted",
+                "shell.started",
+                "compaction.started",
+                "compaction.undone",
+                "revert.staged",
+                "revert.cleared",
+                "revert.committed",
+                "input.withdrawn",
+                "input.delivery.changed",
+                "instruction.entry.put",
+                "instruction.entry.removed",
+                "turn.abandoned",
+                "budget.set",
+                "permission.replied",
+                "question.replied",
+                "question.rejected",
+                "form.replied",
+                "form.cancelled",
+            )
+        ),
+    )
+)
+"""Types of events that somebody causes with a request."""
+
+
 def _session(
     name: str, payload: type[Record], *, version: int = 1, public: bool = True, written: bool = True
 ) -> Definition:
@@ -62,6 +99,7 @@ def _session(
         public=public,
         written=written,
         announced=public or not name.startswith("session.next."),
+        attributed=name in ATTRIBUTED,
     )
 
 

@@ -8,9 +8,14 @@ A disconnect of the caller never cancels its request: the work is completed."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from holdfast.core.database.errors import StorageError
+from holdfast.core.event.author import authored
 from holdfast.core.lazy import Lazy
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.protocol.api import API
@@ -19,12 +24,15 @@ from holdfast.schema.exceptions import ApiError, InvalidRequest
 from holdfast.schema.form import GLOBAL
 from holdfast.schema.ids import is_session_id
 from holdfast.schema.live_event import GlobalDisposed
-from holdfast.server.auth import KEY, Access, Credentials, Hosts, is_page_call
+from holdfast.server.auth import Access, Credentials, Hosts, is_page_call
+from holdfast.server.callers import NODE as BY_NODE
+from holdfast.server.callers import Callers
 from holdfast.server.decoding import BODY_LIMIT, BODY_SECONDS, decode_params, decode_payload, decode_query
 from holdfast.server.errors import to_public
 from holdfast.server.extensions import report_authenticated
 from holdfast.server.handlers.events import NODE, RELAY, SIGNATURE
 from holdfast.server.head import read_head
+from holdfast.server.limits import Limiting
 from holdfast.server.locations import named_place, served_location
 from holdfast.server.metrics import metrics_reply
 from holdfast.server.probes import Probes
@@ -33,22 +41,29 @@ from holdfast.server.request_log import METRICS, PAGE, PREFLIGHT, REFUSED, Reque
 from holdfast.server.routes import Routes
 from holdfast.server.sse import HEADERS as STREAM_HEADERS
 from holdfast.server.sse import disconnected, send_stream
-from holdfast.server.types import ApiCall, Headers, HttpReply, Receive, Scope, Send, Streamed
+from holdfast.server.stream_ends import StreamEnds
+from holdfast.server.types import ApiCall, Handler, Headers, HttpReply, Receive, Scope, Send, Streamed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from holdfast.core.access.tokens import AccessTokens
+    from holdfast.core.config.limits import ServerLimits
     from holdfast.core.runtime.runtime import Runtime
+    from holdfast.protocol.endpoint import Endpoint
     from holdfast.schema.location import Location, LocationInfo
     from holdfast.schema.session import Session
+    from holdfast.server.caller import Caller
     from holdfast.server.head import Head
     from holdfast.server.other_nodes import OtherNodes
     from holdfast.server.pty import PtyServer
     from holdfast.server.pty_environment import HostPtyEnvironment
     from holdfast.server.request_log import LoggedRequest
     from holdfast.server.web.pages import Pages
-    from holdfast.server.web.stream_ends import StreamEnd
+    from holdfast.server.web.sign_ins import SignIns
 
+
+log = logging.getLogger(__name__)
 
 TERMINALS = "/api/pty"
 """Where the paths begin that nodes pass on to each other."""
@@ -64,6 +79,7 @@ class App:
         credentials: Credentials | None = None,
         hosts: Hosts | None = Hosts(),  # noqa: B008 - immutable
         origins: frozenset[str] = frozenset(),
+        limits: ServerLimits | None = None,
         body_limit: int = BODY_LIMIT,
         body_seconds: float = BODY_SECONDS,
         pty_environment: HostPtyEnvironment | None = None,
@@ -72,12 +88,17 @@ class App:
         started: bool = True,
     ) -> None:
         """`hosts` are the accepted host names; None accepts any. `origins` are pages that may write, besides those that
-        always may. `pty_environment` adds variables to terminals. Requests for terminals of `other_nodes` are passed on
-        to them. Without `page` there is nothing at `/`, and nobody can sign in. An application that is not `started`
-        is ready when `probes.started` was set."""
+        always may. Without `limits` only bodies are limited. `pty_environment` adds variables to terminals. Requests
+        for terminals of `other_nodes` are passed on to them. Without `page` there is nothing at `/`, and nobody can
+        sign in. An application that is not `started` is ready when `probes.started` was set."""
         self._runtime = runtime
         self._access = Access(credentials, hosts, origins)
-        self._body_limit = body_limit
+        self._body_limit = limits.body_bytes if limits is not None else body_limit
+        self._limiting = (
+            Limiting(limits, folder=runtime.paths.data, count_sessions=runtime.count_sessions)
+            if limits is not None
+            else None
+        )
         self._body_seconds = body_seconds
         self._pty_environment = pty_environment
         self._other_nodes = other_nodes
@@ -87,6 +108,8 @@ class App:
         self.probes = Probes(runtime, started=started)
         self._request_log = RequestLog(runtime.observer.counters)
         self._pages = Lazy(self._make_pages) if page else None
+        self._callers = Callers(self._access, self._tokens, self._sign_ins if page else None)
+        self._ends = StreamEnds(self._callers.valid, runtime.log.signals.watch)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -110,14 +133,20 @@ class App:
         await self._runtime.execution.close()
         if self._ptys.made is not None:
             await self._ptys.made.close()
-        if self._pages is not None and self._pages.made is not None:
-            await self._pages.made.close()
+        await self._ends.close()
 
     def _make_pages(self) -> Pages:
         """Called when the page is first asked for: a server whose page nobody opens has nothing of it."""
         from holdfast.server.web.pages import Pages
 
-        return Pages(self._runtime, self._access)
+        return Pages(self._runtime, self._access, self._callers, self._ends, self._limiting)
+
+    def _tokens(self) -> AccessTokens:
+        return self._runtime.access_tokens
+
+    def _sign_ins(self) -> SignIns:
+        assert self._pages is not None
+        return self._pages().sign_ins
 
     def _make_ptys(self) -> PtyServer:
         """Called for the first terminal, which is after the runtime was opened."""
@@ -134,12 +163,9 @@ class App:
             owner=self._runtime.nodes.described_by_tag,
             forwarding=PtyForwarding(others, placement.has_other_files) if others is not None else None,
             verifies=self._verifies,
-            end_of=self._end_of,
+            end_of=self._ends.open,
+            callers=self._callers,
         )
-
-    def _end_of(self, sign_in: str) -> StreamEnd:
-        assert self._pages is not None
-        return self._pages().ends.open(sign_in)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = self._request_log.begin(scope["method"])
@@ -183,6 +209,8 @@ class App:
         finally:
             if answer.ended is not None:
                 answer.ended.close()
+            if answer.released is not None:
+                answer.released()
 
     def _readable_by(self, head: Head) -> str | None:
         """The origin of the requesting page, if it may read the response."""
@@ -195,34 +223,44 @@ class App:
         if self._pages is not None and (scope["path"] == "/" or scope["path"].startswith("/web/")):
             request.route = PAGE
             return await self._pages().answer(scope, head, receive)
-        method, headers, query, sign_in = scope["method"], head.headers, head.query, None
+        method, headers, query, caller = scope["method"], head.headers, head.query, BY_NODE
         by_node = SIGNATURE in headers and scope["path"].startswith(TERMINALS) and self._verifies(scope, headers)
         if not by_node and not self._is_node(method, scope["path"], headers):
-            sign_in = await self._authorized(head)
+            caller = await self._callers.identify(scope, head)
         report_authenticated(scope)
         if scope["path"] == METRICS and method in ("GET", "HEAD"):
             request.route = METRICS
+            caller.check_all_projects("metrics, which are about all of them")
             return await metrics_reply(self._runtime, self._request_log.followers)
         if method not in ("GET", "HEAD"):
             self._access.check_page(headers)
         endpoint, handler, path = self._routes.find(method, scope.get("raw_path") or scope["path"].encode())
         request.route = endpoint.path
+        if self._limiting is not None:
+            self._limiting.check_rate(caller)
+        await self._callers.check_role(caller, endpoint.role)
+        caller.check_scope(endpoint)
         if self._access.credentials is None and endpoint.group in PRIVATE_GROUPS:
             self._access.check_page(headers)
         if endpoint.group == "ptys" and self._other_nodes is not None and not by_node:
+            await self._record(caller, endpoint, list(path.values()))
             place = named_place(query, headers)
-            forwarded = await self._ptys().forwarded(endpoint, path, place, headers, receive, sign_in)
+            forwarded = await self._ptys().forwarded(endpoint, path, place, headers, receive, caller.ends)
             if forwarded is not None:
                 return forwarded
         scope_of = endpoint.scope
         if scope_of is EndpointScope.FORM:
             scope_of = EndpointScope.LOCATION if path["sessionID"] == GLOBAL else EndpointScope.SESSION
+        session = await self._session(path["sessionID"], caller) if scope_of is EndpointScope.SESSION else None
+        location = self._location(query, headers) if scope_of is EndpointScope.LOCATION else None
+        if location is not None:
+            caller.check_directory(location.directory)
         call = ApiCall(
             endpoint=endpoint,
             runtime=self._runtime,
             headers=headers,
-            session=await self._session(path["sessionID"]) if scope_of is EndpointScope.SESSION else None,
-            location=self._location(query, headers) if scope_of is EndpointScope.LOCATION else None,
+            session=session,
+            location=location,
             params=decode_params(endpoint, path),
             query=decode_query(endpoint, query),
             payload=await decode_payload(
@@ -230,19 +268,31 @@ class App:
             ),
             by_node=by_node,
             abandoned=partial(self._abandoned, receive),
-            sign_in=sign_in,
+            caller=caller,
+            end=self._ends.end,
         )
-        result = await handler()(call)
-        if endpoint.envelope is Envelope.STREAM:
-            return Streamed(result, self._end_of(sign_in) if sign_in is not None else None)
+        with authored(caller.name):
+            if endpoint.group != "ptys" or (self._other_nodes is None and not by_node):  # else it was recorded before
+                await self._record(caller, endpoint, _subjects(call), session)
+            if endpoint.envelope is Envelope.STREAM:
+                return await self._streamed(handler(), call)
+            if self._limiting is None or endpoint.adds is None:
+                result = await handler()(call)
+            else:
+                async with self._limiting.adding(endpoint.adds):
+                    result = await handler()(call)
         return enclose(endpoint.envelope, result, await self._place(call))
 
-    async def _authorized(self, head: Head) -> str | None:
-        """The id of the caller's sign-in, if it has no other credentials. Raises Unauthorized."""
-        if self._pages is not None and KEY in head.headers:
-            return await self._pages().sign_ins.caller(head)
-        self._access.check_credentials(head.query, head.headers)
-        return None
+    async def _streamed(self, handler: Handler, call: ApiCall) -> Streamed:
+        released = self._limiting.follow(call.caller) if self._limiting is not None else None
+        try:
+            frames = await handler(call)
+        except BaseException:
+            if released is not None:
+                released()
+            raise
+        ends = call.caller.ends
+        return Streamed(frames, self._ends.open(ends) if ends is not None else None, released)
 
     def _is_node(self, method: str, path: str, headers: Mapping[str, str]) -> bool:
         """Whether another node asks for the live events of this process."""
@@ -271,6 +321,25 @@ class App:
             for task in waits:
                 task.cancel()
 
+    async def _record(
+        self, caller: Caller, endpoint: Endpoint, subjects: Sequence[str], session: Session | None = None
+    ) -> None:
+        """Before the request is carried out, so that nothing is done that is not recorded. While nothing can be
+        written, work can still be interrupted."""
+        if not endpoint.is_recorded:
+            return
+        try:
+            await self._runtime.audit_trail.record(
+                caller.name,
+                f"{endpoint.group}.{endpoint.name}",
+                session_id=session.id if session is not None else None,
+                subject=" ".join(subjects) or None,
+            )
+        except StorageError as error:
+            if endpoint.role == "admin":
+                raise
+            log.warning("%s of %s was not recorded: %s", endpoint.operation, caller.name, error)
+
     async def _place(self, call: ApiCall) -> LocationInfo | None:
         """The Location in a location envelope."""
         if call.endpoint.envelope is not Envelope.LOCATION:
@@ -278,12 +347,14 @@ class App:
         assert call.location is not None
         return await self._runtime.location_info(call.location)
 
-    async def _session(self, session_id: str) -> Session:
+    async def _session(self, session_id: str, caller: Caller) -> Session:
         if not is_session_id(session_id):
             raise InvalidRequest(f"Not a session id: {session_id[:100]}", field="sessionID")
         session = await self._runtime.store.find(session_id)
         if session is None:
             raise SessionNotFound(session_id)
+        if caller.projects:
+            await caller.check_session(session, self._runtime.store.find)
         return session
 
     def _location(self, query: Mapping[str, str], headers: Mapping[str, str]) -> Location:
@@ -292,3 +363,11 @@ class App:
             raise InvalidRequest("Not a workspace id", kind="Query", field="location")
         directory = place.directory or str(self._runtime.directory)
         return served_location(self._runtime.placement, directory, place.workspace, kind="Query")
+
+
+def _subjects(call: ApiCall) -> list[str]:
+    """The names in the path of a request, without that of its Session, and the one in its payload."""
+    named = [str(value) for value in msgspec.structs.astuple(call.params)] if call.params is not None else []
+    given = getattr(call.payload, "name", None)
+    own = call.session.id if call.session is not None else None
+    return [*(value for value in named if value != own), *([given] if isinstance(given, str) else [])]

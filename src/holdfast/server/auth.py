@@ -54,6 +54,17 @@ class Credentials(Frozen):
         return hmac.compare_digest(given, expected)
 
 
+def given_secret(query: Mapping[str, str], headers: Mapping[str, str]) -> str | None:
+    """A bearer token, or the password of Basic credentials with any user; from the same places as in `Credentials`."""
+    encoded = query.get("auth_token")
+    if encoded is None:
+        scheme, _, rest = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return rest.strip()
+        encoded = rest.strip() if scheme.lower() == "basic" else None
+    return _decode(encoded).decode(errors="replace").partition(":")[2] if encoded is not None else None
+
+
 class Hosts(Frozen):
     """The host names of a server, in lower case and without ports; IPv6 addresses in brackets."""
 

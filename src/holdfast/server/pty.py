@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from holdfast.core.pty.errors import PtyNotFound
 from holdfast.core.pty.variables import check_variables
 from holdfast.schema.codec import decoder
-from holdfast.schema.exceptions import ApiError, Forbidden, InvalidRequest
+from holdfast.schema.exceptions import ApiError, Forbidden, InvalidRequest, Unauthorized
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.pty import PtyTicket
 from holdfast.schema.record import Record
@@ -44,11 +44,13 @@ if TYPE_CHECKING:
     from holdfast.schema.location import Location
     from holdfast.schema.pty import Pty
     from holdfast.server.auth import Access
+    from holdfast.server.caller import Caller
+    from holdfast.server.callers import Callers
     from holdfast.server.locations import NamedPlace
     from holdfast.server.pty_environment import PtyEnvironment
     from holdfast.server.pty_forwarding import PtyForwarding
+    from holdfast.server.stream_ends import StreamEnd
     from holdfast.server.types import ApiCall, Receive, Scope, Send
-    from holdfast.server.web.stream_ends import StreamEnd
 
     Locate = Callable[[Mapping[str, str], Mapping[str, str]], Location]
 
@@ -105,11 +107,12 @@ class PtyServer:
         forwarding: PtyForwarding | None = None,
         verifies: Callable[[Scope, Mapping[str, str]], bool] = lambda scope, headers: False,
         end_of: Callable[[str], StreamEnd] | None = None,
+        callers: Callers,
     ) -> None:
         """`locate` finds a request's Location from its query and headers. `environment` is the host's part of the PTY
         Environment; it overrides that of plugins. `owner` names the server that has a terminal, if another one does;
         `forwarding` passes requests on to it. `verifies` tells whether another node signed a request. `end_of` tells
-        when a sign-in of the page ends, and with it the sockets that it opened."""
+        when a sign-in of the page or a token ends, and with it the sockets that it opened. `callers` knows tokens."""
         self._locations = locations
         self._locate = locate
         self._access = access
@@ -119,6 +122,7 @@ class PtyServer:
         self._forwarding = forwarding
         self._verifies = verifies
         self._end_of = end_of
+        self._callers = callers
         self._sockets: dict[asyncio.Task[Any], _Connection] = {}
         self._closed = False
 
@@ -185,7 +189,7 @@ class PtyServer:
             ptys.get(call.params.pty_id)
         assert call.location is not None
         seal = partial(self._forwarding.seal, call.params.pty_id) if self._forwarding is not None else None
-        ticket = self._tickets.issue(Claim(call.params.pty_id, call.location), seal, sign_in=call.sign_in)
+        ticket = self._tickets.issue(Claim(call.params.pty_id, call.location), seal, sign_in=call.caller.ends)
         return PtyTicket(ticket=ticket, expires_in=LIFETIME_SECONDS)
 
     async def connect(self, call: ApiCall) -> bool:
@@ -196,7 +200,7 @@ class PtyServer:
         """Serve one WebSocket, or refuse the upgrade."""
         await receive()
         try:
-            request = self._upgrade_request(scope)
+            request = await self._upgrade_request(scope)
         except _Unauthorized:
             await _refuse(scope, send, HttpReply(403, b""))
             return
@@ -217,7 +221,7 @@ class PtyServer:
             await _refuse(scope, send, error_reply(to_public(error)))
         else:
             if relayed is not None:
-                await self._serve(relayed, self._tickets.sign_in(request.ticket))
+                await self._serve(relayed, self._tickets.sign_in(request.ticket) or request.ends)
             elif location is not None:
                 await self._connected(request, location, scope, receive, send)
 
@@ -249,7 +253,7 @@ class PtyServer:
                 found = await self._named(missing)
                 await _refuse(scope, send, HttpReply(404, b"") if found is missing else error_reply(found.public()))
                 return
-            sign_in = self._tickets.sign_in(request.ticket)
+            sign_in = self._tickets.sign_in(request.ticket) or request.ends
             if not self._admits(request, location):
                 await _refuse(scope, send, HttpReply(403, b""))
                 return
@@ -298,27 +302,35 @@ class PtyServer:
             waiting.cancel()
             await asyncio.wait({waiting})
 
-    def _upgrade_request(self, scope: Scope) -> _UpgradeRequest | None:
+    async def _upgrade_request(self, scope: Scope) -> _UpgradeRequest | None:
         """The parsed request, or None if the path is not a terminal's. Raises ApiError, and _Unauthorized before
-        anything is looked up for a caller who may not know whether it exists."""
+        anything is looked up for a caller who may not know whether it exists. A token must have the role admin, with or
+        without a ticket: a terminal is a shell."""
         head = read_head(scope)
         headers, query = head.headers, head.query
         self._access.check_host(headers)
         path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
         match, ticket = re.fullmatch(_CONNECT, path), query.get("ticket", "")
         by_node = match is not None and SIGNATURE in headers and self._verifies(scope, headers)
-        if match is None or (ticket == "" and not by_node):
-            self._access.check_credentials(query, headers)
+        try:
+            caller: Caller | None = await self._callers.identify(scope, head) if not by_node else None
+        except Unauthorized:
+            if match is None or ticket == "":
+                raise
+            caller = None
+        if caller is not None:
+            await self._callers.check_role(caller, "admin")
         if match is None:
             return None
         pty_id = unquote(match[1])
         known = self._tickets.holds(ticket, pty_id) if ticket else by_node
-        elsewhere = not known and not self._access.authorizes(query, headers)
+        elsewhere = not known and caller is None
         if elsewhere and (self._forwarding is None or by_node or not self._forwarding.issued(pty_id, ticket)):
             raise _Unauthorized
         if self._access.credentials is None and not self._access.trusts_page(headers):
             raise _Unauthorized
-        return _UpgradeRequest(pty_id, query, headers, ticket, _cursor(query.get("cursor")), by_node, elsewhere)
+        ends = caller.ends if caller is not None else None
+        return _UpgradeRequest(pty_id, query, headers, ticket, _cursor(query.get("cursor")), by_node, elsewhere, ends)
 
     def _admits(self, request: _UpgradeRequest, location: Location) -> bool:
         if not self._access.trusts_page(request.headers):
@@ -374,6 +386,8 @@ class _UpgradeRequest(Frozen):
     """Whether another node has authorized the caller."""
     issued_elsewhere: bool
     """Whether the caller has nothing but a ticket of another node, which that node has yet to accept."""
+    ends: str | None
+    """The token with which the connection ends, if it was opened with one."""
 
 
 class _Unauthorized(Exception):

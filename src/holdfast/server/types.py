@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.schema.exceptions import ServiceUnavailable
 from holdfast.schema.frozen import Frozen
+from holdfast.server.caller import Caller
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.protocol.endpoint import Endpoint
     from holdfast.schema.location import Location
     from holdfast.schema.session import Session
-    from holdfast.server.web.stream_ends import StreamEnd
+    from holdfast.server.stream_ends import StreamEnd
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -26,6 +27,8 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 ABANDONED = "The caller has disconnected, or the server stops. Nothing was done."
+
+OWNER = Caller("local")
 
 T = TypeVar("T")
 
@@ -50,8 +53,9 @@ class ApiCall(Frozen):
     """Whether another node has authorized the caller and passed the request on."""
     abandoned: Callable[[], Coroutine[Any, Any, None]] = _never
     """Returns when the caller has disconnected or the server stops."""
-    sign_in: str | None = None
-    """The caller's sign-in, if it is a page that is signed in."""
+    caller: Caller = OWNER
+    end: Callable[[str], None] = lambda id: None
+    """Ends the streams of a token that was revoked."""
 
     async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work that may wait for a person and has no effect before it ends: it is cancelled when the caller
@@ -112,7 +116,9 @@ class Streamed(Frozen):
 
     frames: Frames
     ended: StreamEnd | None = None
-    """Set when the caller's sign-in has ended."""
+    """Set when the caller's sign-in or token has ended."""
+    released: Callable[[], None] | None = None
+    """Called when the stream has ended, where streams are counted."""
 
 
 Handler = Callable[[ApiCall], Awaitable[Any]]

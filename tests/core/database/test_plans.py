@@ -14,6 +14,9 @@ pytestmark = pytest.mark.store("sqlite", reason="plans and pages of SQLite")
 
 QUERIES = load_queries()
 FEW = {
+    "access_token.insert": "there are at most 1,000",
+    "access_token.list": "there are at most 1,000",
+    "audit.page": "in the order of the index, up to the limit",
     "activity.all": "only Sessions that owe an answer have a row",
     "deleted.roots": "all of them are asked for",
     "disk.contents": "a person asks what uses the disk",
@@ -32,8 +35,8 @@ FEW = {
     "overview.requests": "only open requests are in the index",
     "owner.all": "only running processes have a row, and those that died since a server looked",
     "page_code.trim": "there are at most 100",
-    "page_sign_in.list": "there are at most 100",
-    "page_sign_in.trim": "there are at most 100",
+    "page_sign_in.list": "there are at most 100 of the password, and 10 of each token",
+    "page_sign_in.trim": "there are at most 100 of the password, and 10 of each token",
     "purge.remove_control": "only requests that no process has answered yet have a row",
     "purge.remove_links": "links are good for minutes",
     "purge.unfinished": "only Sessions that are being purged are in the index",
@@ -42,6 +45,7 @@ FEW = {
     "request.owned": "only open requests are in the index",
     "retention.busy": "only Sessions with something to do have a row, or are in the index",
     "retention.forks": "only segments of forks are in the index",
+    "session.number": "counted once a minute, and only where Sessions are limited",
     "store.numbers": "at most 100,000 rows of an index",
     "task.any_active_below": "only Sessions that owe an answer have a row",
     "task.undelivered": "only background tasks without a delivered result are in the index",

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from holdfast.protocol.instance import Health
     from holdfast.protocol.permissions import Evaluation
     from holdfast.protocol.project_copies import ProjectCopy
+    from holdfast.schema.access import NewToken, TokenInfo
     from holdfast.schema.agent import Agent
+    from holdfast.schema.audit import AuditEntry
     from holdfast.schema.budget import Budget, BudgetInfo, UsageInfo
     from holdfast.schema.bundle import ImportReport
     from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
@@ -687,6 +689,15 @@ class SessionsGroup:
         return await self._core.call(
             operations.SESSIONS_PURGE,
             payload={"sessions": sessions},
+            options=options,
+        )
+
+    async def audit(self, session_id: str, *, after: int | None = None, limit: int | None = None, options: Options | None = None) -> Listing[AuditEntry]:
+        """Who admitted, answered and changed what in the Session and its descendants, oldest first. Fails with SessionNotFoundError."""
+        return await self._core.call(
+            operations.SESSIONS_AUDIT,
+            params={"sessionID": session_id},
+            query={"after": after, "limit": limit},
             options=options,
         )
 
@@ -1376,6 +1387,42 @@ class SystemGroup:
             options=options,
         )
 
+    async def audit(self, *, after: int | None = None, limit: int | None = None, options: Options | None = None) -> Listing[AuditEntry]:
+        """Who changed what outside of Sessions through a server: tokens, configuration, credentials, MCP servers, terminals, deleted and imported Sessions. Oldest first."""
+        return await self._core.call(
+            operations.SYSTEM_AUDIT,
+            query={"after": after, "limit": limit},
+            options=options,
+        )
+
+
+class TokensGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def list(self, *, options: Options | None = None) -> builtins.list[TokenInfo]:
+        """The tokens, without their secrets, ordered by name."""
+        return await self._core.call(
+            operations.TOKENS_LIST,
+            options=options,
+        )
+
+    async def create(self, *, name: str, role: Literal["read", "prompt", "approve", "admin"], seconds: int | None = None, projects: Sequence[str] | None = None, options: Options | None = None) -> NewToken:
+        """Make a token. The answer has its secret, which is not shown again. Fails with ConflictError."""
+        return await self._core.call(
+            operations.TOKENS_CREATE,
+            payload={"name": name, "role": role, "seconds": seconds, "projects": projects},
+            options=options,
+        )
+
+    async def revoke(self, name: str, *, options: Options | None = None) -> None:
+        """Revoke a token. Streams, terminals and sign-ins of the page that were opened with it end. Fails with NotFoundError."""
+        await self._core.call(
+            operations.TOKENS_REVOKE,
+            params={"name": name},
+            options=options,
+        )
+
 
 class AsyncClient:
     """Construction does no I/O. Leaving the `async with` block closes the transport."""
@@ -1407,6 +1454,7 @@ class AsyncClient:
         self.metrics = MetricsGroup(core)
         self.openapi = OpenapiGroup(core)
         self.system = SystemGroup(core)
+        self.tokens = TokensGroup(core)
 
     async def __aenter__(self) -> Self:
         return self

@@ -12,7 +12,9 @@ from holdfast.protocol.files import FileEntry
 from holdfast.protocol.instance import Health
 from holdfast.protocol.permissions import Evaluation
 from holdfast.protocol.project_copies import ProjectCopy
+from holdfast.schema.access import NewToken, TokenInfo
 from holdfast.schema.agent import Agent
+from holdfast.schema.audit import AuditEntry
 from holdfast.schema.budget import BudgetInfo, UsageInfo
 from holdfast.schema.bundle import ImportReport
 from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
@@ -262,6 +264,9 @@ SESSIONS_PIN: Operation[Session] = Operation(
 SESSIONS_PURGE: Operation[PurgeReport] = Operation(
     "POST", "/api/session/purge", frozenset({400, 401, 404, 409}), "data", PurgeReport
 )
+SESSIONS_AUDIT: Operation[Listing[AuditEntry]] = Operation(
+    "GET", "/api/session/{sessionID}/audit", frozenset({400, 401, 404}), "history", AuditEntry
+)
 PERMISSIONS_LIST_REQUESTS: Operation[Located[builtins.list[PermissionRequest]]] = Operation(
     "GET", "/api/permission/request", frozenset({400, 401}), "location", builtins.list[PermissionRequest]
 )
@@ -465,4 +470,16 @@ SYSTEM_DISK: Operation[DiskReport] = Operation(
 )
 SYSTEM_USAGE: Operation[UsageReport] = Operation(
     "GET", "/api/usage", frozenset({400, 401, 404}), "data", UsageReport
+)
+SYSTEM_AUDIT: Operation[Listing[AuditEntry]] = Operation(
+    "GET", "/api/audit", frozenset({400, 401}), "history", AuditEntry
+)
+TOKENS_LIST: Operation[builtins.list[TokenInfo]] = Operation(
+    "GET", "/api/token", frozenset({400, 401}), "data", builtins.list[TokenInfo]
+)
+TOKENS_CREATE: Operation[NewToken] = Operation(
+    "POST", "/api/token", frozenset({400, 401, 409}), "data", NewToken
+)
+TOKENS_REVOKE: Operation[None] = Operation(
+    "DELETE", "/api/token/{name}", frozenset({400, 401, 404}), "void"
 )

@@ -399,6 +399,27 @@ class Retention(ProjectRetention):
     """Whether `holdfast serve` applies this by itself, every hour. `holdfast retention` does it in any case."""
 
 
+class Limits(Section):
+    """What `holdfast serve` takes. Only the user's own configuration may set this; it is read at start."""
+
+    sessions: PositiveInt | None = None
+    """Sessions in the database; without it there is no limit. New ones are refused beyond it."""
+    drains: PositiveInt | None = None
+    """Sessions that are executed at once; others wait. `--most-sessions` replaces it."""
+    pending_inputs: PositiveInt | None = None
+    """Admitted inputs of one Session that the model has not seen; 10,000 by default."""
+    followers: PositiveInt | None = None
+    """Open event streams; 5,000 by default. One token has at most a quarter of them."""
+    requests_per_second: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None
+    """Requests of one token, over a longer time; 100 by default."""
+    burst: PositiveInt | None = None
+    """Requests of one token at once; 1,000 by default."""
+    body_bytes: Annotated[int, Meta(ge=1024, le=COUNT)] | None = None
+    """The body of a request; 32 MiB by default."""
+    disk_floor_bytes: NonNegativeInt | None = None
+    """With less free space on the disk of the data directory, new input is refused; 100 MiB by default, 0 never."""
+
+
 class Holdfast(Section):
     """Settings of this runtime that OpenCode does not have."""
 
@@ -407,6 +428,7 @@ class Holdfast(Section):
     log: Log | None = None
     telemetry: Telemetry | None = None
     retention: Retention | None = None
+    limits: Limits | None = None
 
     recovery: Literal["ask", "continue", "abandon"] | None = None
     """What happens at start to turns that ended with their process."""

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from holdfast.core.database.unit import Committed, Fence, Replay, Statement, Unit
 from holdfast.core.event.adoption import Adoption
+from holdfast.core.event.author import without_name
 from holdfast.core.event.block import block_of_delta, block_of_end
 from holdfast.core.event.bus import Announcement, Bus
 from holdfast.core.event.errors import InvalidDurableEvent
@@ -156,7 +157,7 @@ class EventLog:
                     count += 1
                 else:
                     between.setdefault(count, []).append(payload)
-        announce = functools.partial(self._announce_committed, prepared, location, metadata, between=between)
+        announce = functools.partial(self._announce_committed, prepared, location, between=between)
         if self.observed is None:
             return self._database.submit(unit, announce)
         return self._database.submit(unit, functools.partial(self._observe, durable, time.perf_counter(), announce))
@@ -272,7 +273,7 @@ class EventLog:
             replay=Replay(event.seq, owner, strict),
             shares_lineage=any(statement.name.startswith("lineage.") for statement in prepared.row.projections),
         )
-        observe = functools.partial(self._announce_committed, [prepared], None, event.metadata, quietly=not publish)
+        observe = functools.partial(self._announce_committed, [prepared], None, quietly=not publish)
         committed = await self._database.submit(unit, observe)
         return committed.applied
 
@@ -335,7 +336,6 @@ class EventLog:
         self,
         prepared: Sequence[Prepared],
         location: Location | None,
-        metadata: Mapping[str, Any] | None,
         committed: Committed,
         *,
         quietly: bool = False,
@@ -350,13 +350,11 @@ class EventLog:
         announcements = [self._live(payload, location) for payload in between.get(0, ())]
         for number, item in enumerate(prepared):
             if item.definition.announced:
-                announcements.append(self._durable(item, committed.first + number, location, metadata))
+                announcements.append(self._durable(item, committed.first + number, location))
             announcements += [self._live(payload, location) for payload in between.get(number + 1, ())]
         self.relay.committed(prepared[0].aggregate_id, committed.first, committed.last, announcements)
 
-    def _durable(
-        self, item: Prepared, seq: int, location: Location | None, metadata: Mapping[str, Any] | None
-    ) -> Announcement:
+    def _durable(self, item: Prepared, seq: int, location: Location | None) -> Announcement:
         version = item.definition.version
         assert version is not None
         event = EventEnvelope(
@@ -364,7 +362,7 @@ class EventLog:
             type=item.definition.type,
             durable=DurablePosition(aggregate_id=item.aggregate_id, seq=seq, version=version),
             location=location,
-            metadata=dict(metadata) if metadata else None,
+            metadata=without_name(item.metadata),
             data=msgspec.Raw(item.data),
         )
         return Announcement(event.id, event.type, item.aggregate_id, encode(event), seq)

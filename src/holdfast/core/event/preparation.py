@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.core.database.unit import NewEvent
+from holdfast.core.event.author import attributed
 from holdfast.core.event.errors import InvalidDurableEvent
 from holdfast.core.event.projection import Projected, Projectors
 from holdfast.schema.codec import decoder, encode
@@ -28,6 +29,7 @@ class Prepared(Frozen):
     aggregate_id: str
     row: NewEvent
     data: bytes
+    metadata: Mapping[str, Any] | None
 
 
 class Preparation:
@@ -46,6 +48,8 @@ class Preparation:
         definition = self.definition(payload)
         if not definition.durable:
             raise InvalidDurableEvent(definition.type, "a live-only event cannot be stored")
+        if definition.attributed:
+            metadata = attributed(metadata)
         return self._assemble(definition, payload, id or self._ids.event(), encode(payload), metadata, None)
 
     def known(self, event: SerializedEvent) -> Prepared:
@@ -89,4 +93,4 @@ class Preparation:
             seq=seq,
             begins_at=definition.begins_at(payload) if definition.begins_at is not None else None,
         )
-        return Prepared(definition, aggregate_id, row, data)
+        return Prepared(definition, aggregate_id, row, data, metadata)

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.event.author import without_name
 from holdfast.schema.codec import decoder
 from holdfast.schema.event import DurablePosition, EventEnvelope, SerializedEvent
 from holdfast.schema.frozen import Frozen
@@ -27,7 +28,7 @@ class EventRow(Frozen):
             id=self.id,
             type=type_,
             durable=DurablePosition(aggregate_id=aggregate_id, seq=self.seq, version=int(version)),
-            metadata=self._metadata(),
+            metadata=without_name(self._metadata()),
             data=msgspec.Raw(self.data),
         )
 

@@ -2,8 +2,10 @@
 
 Invariants
 - A sign-in has two random halves, a cookie and a key. Only their hashes are stored, and both are needed.
-- It is good with the credential of the server that it was made with, until it was not used for `LIFETIME`.
-- There are at most `MOST`; a further one replaces the one that was not used for longest."""
+- It is good with the credential that it was made with, the server's password or a token, until it was not used for
+  `LIFETIME`.
+- There are at most `MOST` of the password and `MOST_OF_TOKEN` of each token; a further one replaces the one of the same
+  credential that was not used for longest. So nobody with a token can sign others out."""
 
 from __future__ import annotations
 
@@ -26,11 +28,13 @@ if TYPE_CHECKING:
 
 AGGREGATE = "page_sign_in"
 MOST = 100
+MOST_OF_TOKEN = 10
 LIFETIME = 30 * 24 * 60 * 60 * 1000
 """In milliseconds without use."""
 SEEN_EVERY = 60 * 1000
 """How often its use is recorded at most, in milliseconds."""
 AGENT_CHARACTERS = 200
+TOKEN = "token:"
 
 log = logging.getLogger(__name__)
 
@@ -46,16 +50,35 @@ class StoredSignIn(Frozen):
     created: int
     seen: int
     agent: str
+    token_id: str | None
+    token: str | None
+    """The name of the token that it was made with, if it was."""
+
+
+class VerifiedSignIn(Frozen):
+    id: str
+    credential: str
 
 
 class _Found(Frozen):
     id: str
     key: str
+    credential: str
     seen: int
 
 
+def credential_of_token(id: str) -> str:
+    """What is stored as the credential of a sign-in that was made with a token."""
+    return f"{TOKEN}{id}"
+
+
+def token_of(credential: str) -> str | None:
+    """The id of the token that a sign-in was made with, if it was."""
+    return credential.removeprefix(TOKEN) if credential.startswith(TOKEN) else None
+
+
 class PageSignIns:
-    """`credential` says in all operations with which password of the server a sign-in was made."""
+    """The `credential` of a sign-in says with which password or token it was made."""
 
     def __init__(self, database: Database, ids: Ids, clock: Clock) -> None:
         self._database = database
@@ -74,27 +97,28 @@ class PageSignIns:
             "agent": agent[:AGENT_CHARACTERS],
             "now": now,
         }
-        trim = Statement("page_sign_in.trim", {"since": now - LIFETIME, "most": MOST})
+        most = MOST if token_of(credential) is None else MOST_OF_TOKEN
+        trim = Statement("page_sign_in.trim", {"credential": credential, "since": now - LIFETIME, "most": most})
         await self._database.submit(Unit(AGGREGATE, local=(Statement("page_sign_in.insert", row), trim)))
         return made
 
-    async def has_cookie(self, credential: str, cookie: str) -> bool:
-        """Whether the cookie belongs to a sign-in. Alone it admits to nothing."""
-        return await self._find(credential, cookie) is not None
+    async def with_cookie(self, cookie: str) -> VerifiedSignIn | None:
+        """The sign-in that the cookie belongs to. Alone it admits to nothing."""
+        found = await self._find(cookie)
+        return VerifiedSignIn(found.id, found.credential) if found is not None else None
 
-    async def verified(self, credential: str, cookie: str, key: str) -> str | None:
-        """The id of the sign-in with this cookie and this key."""
-        found = await self._find(credential, cookie)
+    async def verified(self, cookie: str, key: str) -> VerifiedSignIn | None:
+        """The sign-in with this cookie and this key. Whether its credential is still good is not looked at."""
+        found = await self._find(cookie)
         if found is None or not hmac.compare_digest(found.key, hashed(key)):
             return None
         self._see(found)
-        return found.id
+        return VerifiedSignIn(found.id, found.credential)
 
     async def all(self, credential: str) -> Sequence[StoredSignIn]:
-        """Oldest first."""
-        return await self._database.fetch(
-            "page_sign_in.list", {"credential": credential, "since": self._since}, into=StoredSignIn
-        )
+        """Those of a password and of all tokens, oldest first."""
+        key: dict[str, Value] = {"credential": credential, "since": self._since, "now": self._clock.now()}
+        return await self._database.fetch("page_sign_in.list", key, into=StoredSignIn)
 
     async def remove(self, id: str) -> None:
         await self._database.submit(Unit(AGGREGATE, local=(Statement("page_sign_in.remove", {"id": id}),)))
@@ -103,8 +127,8 @@ class PageSignIns:
     def _since(self) -> int:
         return self._clock.now() - LIFETIME
 
-    async def _find(self, credential: str, cookie: str) -> _Found | None:
-        params: dict[str, Value] = {"cookie": hashed(cookie), "credential": credential, "since": self._since}
+    async def _find(self, cookie: str) -> _Found | None:
+        params: dict[str, Value] = {"cookie": hashed(cookie), "since": self._since}
         rows = await self._database.fetch("page_sign_in.find", params, into=_Found)
         return rows[0] if rows else None
 

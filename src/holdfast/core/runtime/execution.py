@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.background_tasks import BackgroundTasks
 from holdfast.core.database.errors import Fenced, StorageError
+from holdfast.core.event.author import carrying_author
 from holdfast.core.observe.log_context import working_for
 from holdfast.core.runtime.end_work import end_work
 from holdfast.core.runtime.exclusive_work import ExclusiveWork
@@ -212,7 +213,7 @@ class Execution:
         lease. Takes no turn itself. Raises what the work raises, and Interrupted if it did not begin."""
         if self.closed:
             raise Interrupted
-        done = self._exclusive.ask(session_id, work)
+        done = self._exclusive.ask(session_id, carrying_author(work))
         self._coordinator.wake(session_id)
         await asyncio.shield(done)
 

@@ -49,7 +49,7 @@ MANAGED_NAME = re.compile(rb"/(tool_[0-9A-Za-z]{8,64})")
 SHOWN_FORKS = 5
 REST = (
     *("control", "lease", "links", "epoch", "context_changes", "attempt", "blocked", "wakes", "work", "pause"),
-    *("total", "share", "tasks", "lineage"),
+    *("total", "share", "tasks", "lineage", "audit"),
 )
 """What a deletion leaves beside the events, by the names of the statements that remove it."""
 

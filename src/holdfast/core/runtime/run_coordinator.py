@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
+from holdfast.core.event.author import without_author
 from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.interrupt import Interrupt
 
@@ -105,7 +106,8 @@ class RunCoordinator(Generic[K]):
     def _start(self, key: K, *, force: bool, done: asyncio.Future[None] | None = None) -> _Entry[K]:
         entry = _Entry(key, done or _quiet_future())
         self._entries[key] = entry
-        task = asyncio.get_running_loop().create_task(self._own(entry, force), name=f"drain {key}")
+        work = self._own(entry, force)
+        task = asyncio.get_running_loop().create_task(work, name=f"drain {key}", context=without_author())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return entry

@@ -114,12 +114,15 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from types import TracebackType
 
+    from holdfast.core.access.audit_trail import AuditTrail
+    from holdfast.core.access.tokens import AccessTokens
     from holdfast.core.bundle.bundles import Bundles
     from holdfast.core.bundle.opencode.importing import TranscriptImporter
     from holdfast.core.config.environment import Directories
     from holdfast.core.filesystem.editor_files import EditorFiles
     from holdfast.core.filesystem.image import ImageLimits
     from holdfast.core.inspect import inspection as inspecting
+    from holdfast.core.inspect.audit import SessionAudit
     from holdfast.core.inspect.inspection import Inspection
     from holdfast.core.inspect.usage import Usage
     from holdfast.core.location.services import LocationServices
@@ -443,6 +446,37 @@ class Runtime:
         from holdfast.core.page_access.page_access import PageAccess
 
         return PageAccess(self.database, self._ids, self._clock)
+
+    @cached_property
+    def access_tokens(self) -> AccessTokens:
+        """Only a process that somebody calls with a token, or to manage them, needs it."""
+        from holdfast.core.access.tokens import AccessTokens
+
+        return AccessTokens(self.database, self._ids, self._clock)
+
+    @cached_property
+    def audit_trail(self) -> AuditTrail:
+        """Only a process that somebody calls needs it."""
+        from holdfast.core.access.audit_trail import AuditTrail
+
+        return AuditTrail(self.database, self._ids, self._clock)
+
+    @cached_property
+    def session_audit(self) -> SessionAudit:
+        """Only who asks for an audit needs it."""
+        from holdfast.core.inspect.audit import SessionAudit
+
+        return SessionAudit(self.log, MANIFEST, self.audit_trail, StoredTrees(self.database).member_ids)
+
+    def limit_pending_inputs(self, most: int) -> None:
+        """Refuse further inputs of a Session that has so many which the model has not seen."""
+        self._inbox.pending_limit = most
+
+    async def count_sessions(self) -> int:
+        """Goes through an index of all of them."""
+        ((number,),) = await self.database.fetch_large("session.number", {})
+        assert isinstance(number, int)
+        return number
 
     def new_event_id(self) -> str:
         return self._ids.event()

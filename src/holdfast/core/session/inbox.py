@@ -81,6 +81,8 @@ class Inbox:
         self._ids = ids
         self._clock = clock
         self.attachments = attachments or Attachments()
+        self.pending_limit: int | None = None
+        """How many inputs of a Session may be pending, if not `PENDING_LIMIT`."""
 
     async def admit(
         self,
@@ -184,9 +186,10 @@ class Inbox:
         first: Callable[[], Awaitable[RevertDecision | None]],
     ) -> int:
         """Commit the admission and return its sequence. Starts again when the Session got events meanwhile."""
-        limit: dict[str, Value] = {"session_id": admitted.session_id, "limit": PENDING_LIMIT}
-        full = partial(InboxFull, admitted.session_id, PENDING_LIMIT)
-        room = Statement("inbox.overfull", limit, found=False, error=full)
+        most = self.pending_limit or PENDING_LIMIT
+        full = partial(InboxFull, admitted.session_id, most)
+        key: dict[str, Value] = {"session_id": admitted.session_id, "limit": most}
+        room = Statement("inbox.overfull", key, found=False, error=full)
         expected = (existing(admitted.session_id), room)
         for attempt in range(1, ATTEMPTS + 1):
             decision = await first()

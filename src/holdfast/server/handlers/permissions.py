@@ -25,6 +25,7 @@ async def list_requests(call: ApiCall) -> Sequence[PermissionRequest]:
 async def list_saved(call: ApiCall) -> Sequence[SavedApproval]:
     async with call.services as services:
         if call.query.project_id is not None:
+            call.caller.check_all_projects("the approvals of a project by its id")
             return await services.permissions.saved.of_project(call.query.project_id)
         return await services.permissions.saved.here()
 

@@ -54,6 +54,7 @@ async def list(call: ApiCall) -> PageOf:
         archived=scope.archived,
         parent=cursor.parent if cursor else _known(query.parent_id),
     )
+    call.caller.check_directory(chosen.directory)  # of the cursor too, which a caller can write
     sessions = await call.runtime.sessions.page(
         chosen, order=order, limit=limit, anchor=cursor.anchor if cursor else None
     )
@@ -71,11 +72,13 @@ async def list(call: ApiCall) -> PageOf:
 async def create(call: ApiCall) -> Session:
     payload: protocol.CreatePayload = call.payload
     if payload.id is not None and (known := await call.runtime.store.find(payload.id)) is not None:
+        call.caller.check_directory(known.location.directory)
         return known  # even if its directory no longer exists
     location = call.runtime.location
     if payload.location is not None:
         given, workspace = payload.location, _known(payload.location.workspace_id)
         location = served_location(call.runtime.placement, given.directory, workspace, kind="Payload")
+    call.caller.check_directory(location.directory)
     if call.headers.get(CHECKED) == "1" and (payload.agent or payload.model):
         await _check_choices(call, location, payload)
     if payload.budget is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
+from holdfast.core.event.author import authored
 from holdfast.core.page_access.approval_links import LinkUnusable
 from holdfast.schema.exceptions import MessageNotFound, NotFound, PermissionNotFound, SessionNotFound
 from holdfast.schema.overview import OpenRequest
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from holdfast.server.types import Scope
 
 MESSAGE_CHARACTERS = 10_000
+LINK = "link"
+"""The name of whoever answers with a link."""
 
 Token = Annotated[str, msgspec.Meta(max_length=200)]
 
@@ -64,9 +67,10 @@ class Approvals:
         """Raises LinkUnusable and TooManyAttempts."""
         async with self._linked(scope, payload.token) as (services, link, _):
             used = self._runtime.page_access.links.use(payload.token)
-            await services.permissions.reply(
-                link.session_id, link.request_id, payload.reply, message=payload.message, before=(used,)
-            )
+            with authored(LINK):
+                await services.permissions.reply(
+                    link.session_id, link.request_id, payload.reply, message=payload.message, before=(used,)
+                )
 
     @asynccontextmanager
     async def _linked(self, scope: Scope, token: str) -> AsyncIterator[tuple[LocationServices, LinkedRequest, Session]]:

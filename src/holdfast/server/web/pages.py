@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.core.lazy import Lazy
 from holdfast.schema.codec import decoder, encode
-from holdfast.schema.exceptions import InvalidRequest, MethodNotAllowed, NotFound
+from holdfast.schema.exceptions import Forbidden, InvalidRequest, MethodNotAllowed, NotFound
 from holdfast.schema.ids import is_session_id
 from holdfast.schema.record import Record
 from holdfast.server.decoding import json_body
@@ -16,13 +16,16 @@ from holdfast.server.extensions import is_local, report_authenticated
 from holdfast.server.types import HttpReply, Streamed
 from holdfast.server.web.approvals import ApprovalPayload, ApprovalReplyPayload, Approvals
 from holdfast.server.web.assets import NOT_KEPT, Assets
-from holdfast.server.web.sign_ins import SignInPayload, SignIns
-from holdfast.server.web.stream_ends import StreamEnds
+from holdfast.server.web.sign_ins import LIMITED, SignInPayload, SignIns
 
 if TYPE_CHECKING:
     from holdfast.core.runtime.runtime import Runtime
     from holdfast.server.auth import Access
+    from holdfast.server.caller import Caller
+    from holdfast.server.callers import Callers
     from holdfast.server.head import Head
+    from holdfast.server.limits import Limiting
+    from holdfast.server.stream_ends import StreamEnds
     from holdfast.server.types import Receive, Scope
 
 ASSETS = "/web/assets/"
@@ -54,13 +57,17 @@ class Code(Record):
 
 
 class Pages:
-    def __init__(self, runtime: Runtime, access: Access) -> None:
+    def __init__(
+        self, runtime: Runtime, access: Access, callers: Callers, ends: StreamEnds, limiting: Limiting | None
+    ) -> None:
         self._runtime = runtime
         self._access = access
+        self._callers = callers
+        self._ends = ends
+        self._limiting = limiting
         self._assets = Lazy(Assets.packaged)
         self._approvals = Approvals(runtime)
-        self.sign_ins = SignIns(runtime.page_access, access)
-        self.ends = StreamEnds(self.sign_ins.valid)
+        self.sign_ins = SignIns(runtime.page_access, access, lambda: runtime.access_tokens)
 
     async def answer(self, scope: Scope, head: Head, receive: Receive) -> HttpReply | Streamed:
         """Raises ApiError."""
@@ -76,25 +83,28 @@ class Pages:
             )
         self._access.check_own_page(head.headers)
         if path in SIGNED_IN or path.startswith(f"{SIGN_INS}/"):
-            sign_in = await self.sign_ins.caller(head)
+            caller = await self._callers.identify(scope, head)
             report_authenticated(scope)
-            return await self._to_signed_in(method, path, head, sign_in)
+            if self._limiting is not None:
+                self._limiting.check_rate(caller)
+            return await self._to_signed_in(method, path, head, caller)
         if path == "/web/code":
             return await self._code(scope, head)
         return await self._to_anyone(path, scope, head, receive)
 
-    async def close(self) -> None:
-        await self.ends.close()
-
-    async def _to_signed_in(self, method: str, path: str, head: Head, sign_in: str | None) -> HttpReply | Streamed:
+    async def _to_signed_in(self, method: str, path: str, head: Head, caller: Caller) -> HttpReply | Streamed:
         if path == "/web/stream":
-            return self._stream(head, sign_in)
+            return self._stream(head, caller)
         if path == "/web/sign-out":
-            return await self.sign_ins.sign_out(sign_in, self.ends)
+            return await self.sign_ins.sign_out(caller.sign_in, self._ends)
         if method == "DELETE":
-            await self.sign_ins.revoke(path.removeprefix(f"{SIGN_INS}/"), self.ends)
+            sign_in = path.removeprefix(f"{SIGN_INS}/")
+            if sign_in != caller.sign_in:
+                await self._callers.check_role(caller, "admin")
+            await self.sign_ins.revoke(sign_in, self._ends)
             return HttpReply(204, b"")
-        return _json(await self.sign_ins.list(sign_in))
+        found = await self.sign_ins.list(caller.sign_in)
+        return _json(found if caller.has("admin") else [each for each in found if each.current])
 
     async def _to_anyone(self, path: str, scope: Scope, head: Head, receive: Receive) -> HttpReply:
         if path == "/web/sign-in":
@@ -114,18 +124,21 @@ class Pages:
         made = await self._runtime.page_access.codes.make()
         return _json(Code(path=f"/#/code/{made.code}", expires=made.expires))
 
-    def _stream(self, head: Head, sign_in: str | None) -> Streamed:
+    def _stream(self, head: Head, caller: Caller) -> Streamed:
         from holdfast.server.web import stream  # brings everything that renders
 
+        if caller.projects:
+            raise Forbidden(LIMITED.format(name=caller.name))
         session_id, after = head.query.get("session"), head.query.get("after")
         if session_id is not None and not is_session_id(session_id):
             raise InvalidRequest(f"Not a session id: {session_id[:SHOWN]}", kind="Query", field="session")
         if after is not None and not (after.isascii() and after.removeprefix("-").isdecimal() and len(after) < 16):
             raise InvalidRequest(f"Not a sequence: {after[:SHOWN]}", kind="Query", field="after")
-        ended = self.ends.open(sign_in)
+        released = self._limiting.follow(caller) if self._limiting is not None else None
+        ended = self._ends.open(caller.ends)
         reached = int(after) if after is not None else None
         version = self._assets().version
-        return Streamed(stream.frames(self._runtime, session_id, reached, ended, version=version), ended)
+        return Streamed(stream.frames(self._runtime, session_id, reached, ended, version=version), ended, released)
 
 
 def _checked_method(method: str, path: str) -> str:

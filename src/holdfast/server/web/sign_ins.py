@@ -1,10 +1,11 @@
 """Signs browsers in and out, and tells who calls.
 
 Invariants
-- A caller is admitted by Basic credentials, or by the cookie and the key of one sign-in together. A cookie goes to
-  every port of a host, so alone it admits to nothing; nor does the key.
+- A page is admitted by the cookie and the key of one sign-in together. A cookie goes to every port of a host, so alone
+  it admits to nothing; nor does the key.
 - A sign-in is good with the password that it was made with. A password that a server generated for one start counts as
   the same as that of the next start: nobody chose to change it.
+- A sign-in that was made with a token has its role, and is good as long as the token is.
 - A code signs in once, whatever failed before: it cannot be guessed, so that failures do not count."""
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from holdfast.core.database.errors import StorageError
+from holdfast.core.page_access.sign_ins import credential_of_token, token_of
+from holdfast.schema.access import TOKEN_PREFIX
 from holdfast.schema.codec import encode
-from holdfast.schema.exceptions import InvalidRequest, Unauthorized
+from holdfast.schema.exceptions import Forbidden, InvalidRequest, Unauthorized
 from holdfast.schema.record import Record
 from holdfast.server.auth import KEY, WRONG_CREDENTIALS
 from holdfast.server.types import HttpReply
@@ -26,13 +29,15 @@ from holdfast.server.web.assets import NOT_KEPT
 from holdfast.server.web.throttle import Throttle
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from holdfast.core.access.tokens import AccessTokens
     from holdfast.core.page_access.page_access import PageAccess
+    from holdfast.core.page_access.sign_ins import VerifiedSignIn
     from holdfast.server.auth import Access, Credentials
     from holdfast.server.head import Head
+    from holdfast.server.stream_ends import StreamEnds
     from holdfast.server.types import Scope
-    from holdfast.server.web.stream_ends import StreamEnds
 
 COOKIE = "holdfast_"
 COOKIE_SECONDS = 400 * 24 * 3600
@@ -42,6 +47,7 @@ GENERATED = "generated"
 WRONG_PASSWORD = "This is not the password of the server."
 WRONG_CODE = "This code was used before or has expired. `holdfast web` makes a new one."
 NO_PASSWORD = "This server asks for no password."
+LIMITED = "The token {name} is limited to projects, and the page shows all of them. Use it with other clients."
 
 Secret = Annotated[str, msgspec.Meta(max_length=1_000)]
 
@@ -50,6 +56,7 @@ class SignInPayload(Record):
     """One of both is given."""
 
     password: Secret | None = None
+    """That of the server, or a token."""
     code: Secret | None = None
 
 
@@ -66,24 +73,24 @@ class SignInInfo(Record):
     agent: str
     current: bool
     """Whether it is the caller's."""
+    token: str | None = None
+    """The name of the token that it was made with."""
 
 
 class SignIns:
-    def __init__(self, page_access: PageAccess, access: Access) -> None:
+    def __init__(self, page_access: PageAccess, access: Access, tokens: Callable[[], AccessTokens]) -> None:
         self._stored = page_access
         self._access = access
+        self._tokens = tokens
         self._throttle = Throttle()
         self._credential: str | None = None
 
-    async def caller(self, head: Head) -> str | None:
-        """The id of the caller's sign-in, or None for one with other credentials or where none are needed. Raises
-        Unauthorized."""
-        if self._access.authorizes(head.query, head.headers):
-            return None
+    async def verified(self, head: Head) -> VerifiedSignIn:
+        """The sign-in of the caller. Whether its token is still good is not looked at. Raises Unauthorized."""
         if (key := head.headers.get(KEY)) is not None:
             for cookie in await self._cookies(head.headers):
-                found = await self._stored.sign_ins.verified(await self._made_with(), cookie, key)
-                if found is not None:
+                found = await self._stored.sign_ins.verified(cookie, key)
+                if found is not None and await self._is_ours(found):
                     return found
         raise Unauthorized(WRONG_CREDENTIALS)
 
@@ -93,8 +100,8 @@ class SignIns:
         if self._access.credentials is None or COOKIE not in headers.get("cookie", ""):
             return False
         try:
-            credential, cookies = await self._made_with(), await self._cookies(headers)
-            return any([await self._stored.sign_ins.has_cookie(credential, cookie) for cookie in cookies])
+            found = [await self._stored.sign_ins.with_cookie(cookie) for cookie in await self._cookies(headers)]
+            return any([each is not None and await self._is_good(each) for each in found])
         except StorageError:
             return True
 
@@ -103,12 +110,8 @@ class SignIns:
         credentials = self._access.credentials
         if credentials is None:
             raise InvalidRequest(NO_PASSWORD)
-        if payload.code is not None:
-            if not await self._stored.codes.use(payload.code):
-                raise Unauthorized(WRONG_CODE)
-        else:
-            await self._check_password(scope, credentials, payload.password or "")
-        made = await self._stored.sign_ins.make(await self._made_with(), headers.get("user-agent", ""))
+        made_with = await self._checked(scope, credentials, payload)
+        made = await self._stored.sign_ins.make(made_with, headers.get("user-agent", ""))
         secure = scope.get("scheme") == "https" or headers.get("origin", "").startswith("https://")
         cookie = await self._set_cookie(made.cookie, secure=secure)
         return HttpReply(200, encode(SignedIn(id=made.id, key=made.key)), headers=[cookie, *NOT_KEPT])
@@ -121,13 +124,20 @@ class SignIns:
     async def revoke(self, sign_in: str, ends: StreamEnds) -> None:
         """Unknown ids are accepted."""
         await self._stored.sign_ins.remove(sign_in)
-        ends.sign_out(sign_in)
+        ends.end(sign_in)
 
     async def list(self, current: str | None) -> list[SignInInfo]:
         if self._access.credentials is None:
             return []
         return [
-            SignInInfo(id=each.id, created=each.created, seen=each.seen, agent=each.agent, current=each.id == current)
+            SignInInfo(
+                id=each.id,
+                created=each.created,
+                seen=each.seen,
+                agent=each.agent,
+                current=each.id == current,
+                token=each.token,
+            )
             for each in await self._stored.sign_ins.all(await self._made_with())
         ]
 
@@ -135,11 +145,30 @@ class SignIns:
         """The ids of all that there are."""
         return {each.id for each in await self.list(None)}
 
-    async def _check_password(self, scope: Scope, credentials: Credentials, password: str) -> None:
+    async def _checked(self, scope: Scope, credentials: Credentials, payload: SignInPayload) -> str:
+        """With what the sign-in is made. Raises Unauthorized, TooManyAttempts, and Forbidden for a limited token."""
+        if payload.code is not None:
+            if not await self._stored.codes.use(payload.code):
+                raise Unauthorized(WRONG_CODE)
+            return await self._made_with()
+        password = payload.password or ""
         async with self._throttle.attempt(scope) as failed:
+            token = await self._tokens().verified(password) if password.startswith(TOKEN_PREFIX) else None
+            if token is not None:
+                if token.projects:
+                    raise Forbidden(LIMITED.format(name=token.name))
+                return credential_of_token(token.id)
             if not hmac.compare_digest(password.encode(errors="replace"), credentials.password.encode()):
                 failed()
                 raise Unauthorized(WRONG_PASSWORD)
+        return await self._made_with()
+
+    async def _is_ours(self, found: VerifiedSignIn) -> bool:
+        return token_of(found.credential) is not None or found.credential == await self._made_with()
+
+    async def _is_good(self, found: VerifiedSignIn) -> bool:
+        token_id = token_of(found.credential)
+        return await self._tokens().get(token_id) is not None if token_id is not None else await self._is_ours(found)
 
     async def _made_with(self) -> str:
         """What tells this server's password from others. A slow hash, because it is stored and people choose passwords

@@ -8,6 +8,8 @@ from tests.stores.pool import PooledDatabase
 pytestmark = pytest.mark.store("postgres", reason="storage settings of PostgreSQL")
 
 OTHERWISE = {
+    "access_token": "at most 1,000 rows",
+    "audit_entry": "one row for each request of an admin",
     "context_text": "shared by the epochs of several Sessions",
     "holdfast_schema": "one row",
     "holdfast_writer": "one row for each writer",

@@ -16,6 +16,10 @@ from holdfast.core.database.postgres.statement import compile_statement, encode,
 pytestmark = pytest.mark.store("postgres", reason="plans of PostgreSQL")
 
 FEW = {
+    "session.number": "counted once a minute, and only where Sessions are limited",
+    "access_token.insert": "there are at most 1,000",
+    "access_token.list": "there are at most 1,000",
+    "audit.page": "in the order of the index, up to the limit",
     "bundle.roots": "all of them are asked for",
     "event.aggregates": "all of them are asked for",
     "form.open_of_integration": "only open forms are in the index",
@@ -34,8 +38,7 @@ FEW = {
     "overview.requests": "only open requests are in the index",
     "owner.all": "only running processes have a row, and those that died since a server looked",
     "page_code.trim": "there are at most 100",
-    "page_sign_in.list": "there are at most 100",
-    "page_sign_in.trim": "there are at most 100",
+    "page_sign_in.list": "there are at most 100 of the password, and 10 of each token",
     "request.owned": "only open requests of such callers are in the index",
     "store.numbers": "at most 100,000 rows of each index",
     "task.any_active_below": "only Sessions that owe an answer have a row",

@@ -11,23 +11,28 @@ insert into page_sign_in (id, cookie, key, credential, agent, time_created, time
 values (:id, :cookie, :key, :credential, :agent, :now, :now)
 
 -- name: page_sign_in.trim
--- Those that nobody used since :since, and the longest unused beyond :most.
-delete from page_sign_in where time_seen <= :since
-  or id not in (select id from page_sign_in order by time_seen desc, id desc limit :most)
+-- Those that nobody used since :since, and of a credential the longest unused beyond :most.
+delete from page_sign_in where time_seen <= :since or (credential = :credential and id not in (
+  select id from page_sign_in where credential = :credential order by time_seen desc, id desc limit :most))
 
 -- name: page_sign_in.find
-select id, key, time_seen as seen from page_sign_in
-where cookie = :cookie and credential = :credential and time_seen > :since
+select id, key, credential, time_seen as seen from page_sign_in where cookie = :cookie and time_seen > :since
 
 -- name: page_sign_in.list
-select id, time_created as created, time_seen as seen, agent from page_sign_in
-where credential = :credential and time_seen > :since order by time_created, id
+-- Those that were made with the password, or with a token that is still good.
+select s.id, s.time_created as created, s.time_seen as seen, s.agent, t.id as token_id, t.name as token
+from page_sign_in s left join access_token t
+  on s.credential = 'token:' || t.id and (t.time_expires is null or t.time_expires > :now)
+where (s.credential = :credential or t.id is not null) and s.time_seen > :since order by s.time_created, s.id
 
 -- name: page_sign_in.see
 update page_sign_in set time_seen = :now where id = :id and time_seen < :now
 
 -- name: page_sign_in.remove
 delete from page_sign_in where id = :id
+
+-- name: page_sign_in.remove_made_with
+delete from page_sign_in where credential = :credential
 
 -- name: page_code.insert
 insert into page_code (code, time_expires) values (:code, :expires)

@@ -77,6 +77,10 @@ delete from session_task where session_id = :id or child_id = :id
 -- name: purge.remove_lineage
 delete from session_lineage where session_id = :id
 
+-- name: purge.remove_audit
+-- That somebody purged it stays in the audit trail, without its id.
+delete from audit_entry where session_id = :id
+
 -- name: purge.remove_mark
 delete from deleted_session where id = :id
 
@@ -115,4 +119,5 @@ union all select 'budget_total' where exists (select 1 from budget_total where b
 union all select 'budget_share' where exists (select 1 from budget_share where session_id = :id)
 union all select 'budget_share' where exists (select 1 from budget_share where budget_id = :id)
 union all select 'session_lease' where exists (select 1 from session_lease where session_id = :id)
+union all select 'audit_entry' where exists (select 1 from audit_entry where session_id = :id)
 union all select 'deleted_session' where exists (select 1 from deleted_session where id = :id)

@@ -219,3 +219,6 @@ where parent_id = :parent and (:directory is null or directory = :directory)
     select 1 from line where line.time_archived is not null)))
   and time_created >= :anchor_time and (time_created > :anchor_time or id < :anchor_id)
 order by time_created asc, id desc limit :limit
+
+-- name: session.number
+select count(*) from session

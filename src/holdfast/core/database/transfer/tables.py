@@ -46,6 +46,7 @@ COPIED = (
     Table("deleted_session", ("id",)),
     Table("mcp_manifest", ("hash",)),
     Table("mcp_server", ("key",)),
+    Table("audit_entry", ("id",)),
 )
 """In the order in which they are copied: a row comes after the rows that it refers to. Events come last."""
 
@@ -54,6 +55,7 @@ LEFT = {
     "session_lease": "rights of these processes; whoever executes a Session next takes a new one",
     "session_control": "requests to these processes",
     "node_secret": "nodes on the target make one of their own",
+    "access_token": "tokens are made for the source; the target has its own",
     "page_instance": "the target has a name of its own",
     "page_sign_in": "people sign in again at the target",
     "page_code": "good for a minute",

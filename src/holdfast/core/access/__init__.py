@@ -1,0 +1,1 @@
+"""Tokens of callers, stored as hashes: every node knows them, and they outlive a restart."""

@@ -1,0 +1,160 @@
+"""Keeps a server within its limits. Each check costs the same however much there is.
+
+Invariants
+- What runs goes on: only new requests, streams, inputs and Sessions are refused.
+- The owner's programs on this machine and other nodes are not limited in their requests and streams, so that somebody
+  can still look and clean up.
+- Sessions are counted once a minute and after a refusal, and in between by what this server adds: with several
+  processes the limit may be exceeded by what they add in a minute."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import time
+from collections import Counter, OrderedDict
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from holdfast.schema.exceptions import InsufficientStorage, TooManyRequests
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from holdfast.core.config.limits import ServerLimits
+    from holdfast.protocol.endpoint import Adding
+    from holdfast.server.caller import Caller
+
+UNLIMITED = frozenset(("local", "node"))
+OWNERS = frozenset(("password", "page", "anyone"))
+"""Callers whose requests are not counted: they can change the limits as well."""
+CREDENTIALS = 10_000
+"""Callers whose requests are remembered."""
+SHARE = 4
+"""One token has at most this part of the streams."""
+FOLLOWER_SECONDS = 10
+COUNT_SECONDS = 60.0
+RECOUNT_SECONDS = 1.0
+DISK_SECONDS = 1.0
+
+
+class Limiting:
+    def __init__(
+        self,
+        limits: ServerLimits,
+        *,
+        folder: Path,
+        count_sessions: Callable[[], Awaitable[int]],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`folder` is on the disk whose free space is looked at."""
+        self._limits = limits
+        self._folder = folder
+        self._count_sessions = count_sessions
+        self._now = now
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        """Requests that each caller may still send, and when that was computed; the longest unused first."""
+        self._followers: Counter[str] = Counter()
+        self._sessions: tuple[int, float] | None = None
+        self._free: tuple[int, float] | None = None
+
+    def check_rate(self, caller: Caller) -> None:
+        """Count one request. Raises TooManyRequests."""
+        if caller.name in UNLIMITED or caller.name in OWNERS:
+            return
+        now, limits = self._now(), self._limits
+        left, then = self._buckets.pop(caller.name, (float(limits.burst), now))
+        left = min(float(limits.burst), left + (now - then) * limits.requests_per_second)
+        allowed = left >= 1
+        self._buckets[caller.name] = (left - 1 if allowed else left, now)
+        if len(self._buckets) > CREDENTIALS:
+            self._buckets.popitem(last=False)
+        if not allowed:
+            wait = math.ceil((1 - left) / limits.requests_per_second)
+            raise TooManyRequests(
+                f"{caller.name} sends more than {limits.requests_per_second:g} requests a second. Try again in {wait} "
+                "s, or follow a stream in place of asking again and again.",
+                retry_after=wait,
+            )
+
+    def follow(self, caller: Caller) -> Callable[[], None]:
+        """Count one stream; what is returned is called once when it has ended. Raises TooManyRequests."""
+        if caller.name in UNLIMITED:
+            return lambda: None
+        most = self._limits.followers
+        if self._followers.total() >= most:
+            raise TooManyRequests(
+                f"The server has {most} open streams, which is its limit. Close some, try again in "
+                f"{FOLLOWER_SECONDS} s, or raise `holdfast.limits.followers`.",
+                retry_after=FOLLOWER_SECONDS,
+            )
+        share = most if caller.name in OWNERS else max(1, most // SHARE)
+        if self._followers[caller.name] >= share:
+            raise TooManyRequests(
+                f"{caller.name} has {share} open streams, which is the limit of one token. Close some.",
+                retry_after=FOLLOWER_SECONDS,
+            )
+        self._followers[caller.name] += 1
+
+        def ended() -> None:
+            self._followers[caller.name] -= 1
+            if self._followers[caller.name] <= 0:
+                del self._followers[caller.name]
+
+        return ended
+
+    @asynccontextmanager
+    async def adding(self, what: Adding) -> AsyncIterator[None]:
+        """Around a request that adds input or a Session. Raises InsufficientStorage."""
+        await self._check_disk()
+        if what == "session":
+            await self._check_sessions()
+            self._add_sessions(1)
+        try:
+            yield
+        except BaseException:
+            if what == "session":
+                self._add_sessions(-1)
+            raise
+
+    async def _check_disk(self) -> None:
+        floor, now = self._limits.disk_floor_bytes, self._now()
+        if not floor:
+            return
+        if self._free is None or now - self._free[1] >= DISK_SECONDS:
+            self._free = (await asyncio.to_thread(_free_bytes, self._folder), now)
+        if self._free[0] < floor:
+            raise InsufficientStorage(
+                f"The disk of the server has {self._free[0] // 2**20} MiB left, and nothing new is accepted below "
+                f"{floor // 2**20} MiB (`holdfast.limits.disk_floor_bytes`). Free some space; what runs goes on.",
+                limit="disk_floor_bytes",
+            )
+
+    async def _check_sessions(self) -> None:
+        most = self._limits.sessions
+        if most is None:
+            return
+        known, now = self._sessions, self._now()
+        allowed = COUNT_SECONDS if known is not None and known[0] < most else RECOUNT_SECONDS
+        if known is None or now - known[1] >= allowed:
+            known = self._sessions = (await self._count_sessions(), now)
+        if known[0] >= most:
+            raise InsufficientStorage(
+                f"The server has {known[0]} Sessions, and its limit is {most} (`holdfast.limits.sessions`). Delete "
+                "some, or go on in one of them.",
+                limit="sessions",
+            )
+
+    def _add_sessions(self, number: int) -> None:
+        if self._sessions is not None:
+            self._sessions = (self._sessions[0] + number, self._sessions[1])
+
+
+def _free_bytes(folder: Path) -> int:
+    """For a user who is not root, on the disk of the folder, which may not exist yet where Sessions are elsewhere."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
