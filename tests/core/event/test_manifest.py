@@ -33,7 +33,7 @@ PUBLIC = {
     "shell.started.1": "messageID callID command",
     "shell.ended.1": "callID output exit?",
     "step.started.1": STEP + "agent model snapshot?",
-    "step.ended.2": STEP + "finish cost tokens snapshot? files? structured? rejected?",
+    "step.ended.2": STEP + "finish cost tokens snapshot? files? structured? rejected? saved?",
     "step.failed.2": STEP + "error cost? tokens?",
     "text.started.1": STEP + "textID",
     "text.ended.1": STEP + "textID text",

@@ -299,6 +299,7 @@ class Watched:
         self.fetch_many, self.fetch_large_many = database.fetch_many, database.fetch_large_many
         self.version = lambda: -1  # only signals inside this process wake
         self.waiting_since = database.waiting_since
+        self.queued = database.queued
         self.outage, self.identity = database.outage, database.identity
         self.close = database.close
 
