@@ -158,6 +158,8 @@ class Writer:
         mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if self._wal_pages > TRUNCATE_PAGES else apsw.SQLITE_CHECKPOINT_PASSIVE
         with self._short_busy_wait():
             try:
+                if mode == apsw.SQLITE_CHECKPOINT_TRUNCATE:  # which keeps others from writing: little is left for it
+                    self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 self._connection.wal_checkpoint(mode=mode)
                 self._preallocated = self._preallocated and mode == apsw.SQLITE_CHECKPOINT_PASSIVE
             except apsw.Error as error:

@@ -43,6 +43,7 @@ PAGE_EVENTS = 100
 PAGE_BYTES = 128 * 1024
 """Of events that one commit removes, so that a turn's commit waits for it only briefly."""
 MARKED_AT_ONCE = 200
+FINISHED_AT_ONCE = 5
 ANNOUNCED_SECONDS = 0.5
 """How long the last event of a Session stays, so that other processes announce the deletion to their followers."""
 MANAGED_NAME = re.compile(rb"/(tool_[0-9A-Za-z]{8,64})")
@@ -121,8 +122,8 @@ class Purges:
             raise PurgeRefused(_show_messages([str(id) for (id,) in forks]), resource=next(iter(found)))
         return list(found)
 
-    async def remove(self, session_ids: Sequence[str], *, named: Sequence[str], told: Told = _quiet) -> Removed:
-        """Remove exactly these Sessions; `chosen` made the list from the named ones, which go last."""
+    async def remove(self, session_ids: Sequence[str], *, named: Sequence[str] = (), told: Told = _quiet) -> Removed:
+        """Remove exactly these Sessions; `chosen` made the list. Those that are named again go last, in one commit."""
         deleted = 0
         for number, id in enumerate(session_ids):
             told("deleting", number, len(session_ids))
@@ -137,13 +138,18 @@ class Purges:
             await self._database.submit(Unit(marked[0], local=marks, locks=tuple(marked[1:])))
         if deleted:
             await asyncio.sleep(ANNOUNCED_SECONDS)
-        total = Removed()
+        total, last, empty = Removed(), set(named), list[str]()
         for number, id in enumerate(session_ids):
             told("removing", number, len(session_ids))
             total += await self._remove_events(id)
-            if id not in named:
-                await self._finish([id])
-        await self._finish(list(dict.fromkeys(named)))
+            if id not in last:
+                empty.append(id)
+            if len(empty) == FINISHED_AT_ONCE:
+                await self._finish(empty)
+                empty = []
+        for rest in (empty, list(dict.fromkeys(named))):
+            if rest:
+                await self._finish(rest)
         return total
 
     async def complete(self) -> Removed:

@@ -1,7 +1,8 @@
-"""Chooses the trees of Sessions that a retention policy names. Pure, apart from reading what there is."""
+"""Chooses the trees of Sessions that a retention policy names. Sorting many runs beside the loop."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -61,26 +62,22 @@ class RetentionChoice:
     async def plan(self, policy: RetentionPolicy, now: int, used: int | None) -> Plan:
         """`used` is how many bytes of the database are in use, if a limit for them counts."""
         trees = await self.trees()
-        chosen = _by_age_and_count(trees, policy, now)
+        chosen = await asyncio.to_thread(_by_age_and_count, trees, policy, now)
         if policy.general.size is not None and used is not None:
             await self._by_size(trees, chosen, used - policy.general.size * 1_000_000)
         kept = await self._without_kept_sources(trees, chosen)
-        order = [tree for tree in _removal_order(trees) if tree.id in chosen]
-        return Plan(tuple(trees), tuple(tree.item(chosen[tree.id]) for tree in order), tuple(kept))
+        return Plan(tuple(trees), await asyncio.to_thread(_items, trees, chosen), tuple(kept))
 
     async def trees(self) -> list[Tree]:
-        rows: dict[str, _Row] = {}
+        rows: list[_Row] = []
         after = ""
         while page := await self._database.fetch_large(
             "retention.sessions", {"after": after, "limit": PAGE}, into=_Row
         ):
             after = page[-1].id
-            rows |= {row.id: row for row in page}
+            rows += page
         busy = {str(id) for (id,) in await self._database.fetch_large("retention.busy", {})}
-        members: dict[str, list[_Row]] = {}
-        for row in rows.values():
-            members.setdefault(_root(row, rows), []).append(row)
-        return [_tree(rows[root], found, busy) for root, found in members.items()]
+        return await asyncio.to_thread(_grouped, rows, busy)
 
     async def unchanged(self, items: Sequence[RetentionItem]) -> set[str]:
         """The ids of those that were neither used nor pinned since they were chosen."""
@@ -143,6 +140,18 @@ class _Row(Frozen):
     time_updated: int
     time_archived: int | None
     time_pinned: int | None
+
+
+def _grouped(rows: list[_Row], busy: set[str]) -> list[Tree]:
+    known = {row.id: row for row in rows}
+    members: dict[str, list[_Row]] = {}
+    for row in rows:
+        members.setdefault(_root(row, known), []).append(row)
+    return [_tree(known[root], found, busy) for root, found in members.items()]
+
+
+def _items(trees: list[Tree], chosen: dict[str, str]) -> tuple[RetentionItem, ...]:
+    return tuple(tree.item(chosen[tree.id]) for tree in _removal_order(trees) if tree.id in chosen)
 
 
 def _root(row: _Row, rows: dict[str, _Row]) -> str:

@@ -162,8 +162,7 @@ class RetentionRuns:
                 if export is not None:
                     exported += [await self._export(item, export) for item in ready]
                 if ready:
-                    named = [item.id for item in ready]
-                    total += await self._purges.remove(await self._purges.chosen(named), named=named)
+                    total += await self._purges.remove(await self._purges.chosen([item.id for item in ready]))
                     gone += ready
             if len(later) == len(waiting):
                 notes += [f"{item.id} stays: a fork shows its messages" for item in later]
@@ -209,7 +208,7 @@ class RetentionRuns:
         for number, id in enumerate(ids):
             told("removing deleted", number, len(ids))
             try:
-                total += await self._purges.remove(await self._purges.chosen([id]), named=[id])
+                total += await self._purges.remove(await self._purges.chosen([id]))
             except PurgeRefused as error:
                 notes.append(f"what is left of {id} stays: {error}")
             except SessionNotFound:

@@ -1,0 +1,78 @@
+"""Files that give their free pages back, and files of earlier versions."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import apsw
+import pytest
+from tests.core.database.test_upgrade import OLD
+
+from holdfast.core.database import shrinking, sqlite
+from holdfast.core.database.database import SqliteDatabase
+from holdfast.core.database.errors import StorageError
+from holdfast.core.database.shrinking import NOT_SHRUNK, compact, file_space, shrink
+
+pytestmark = [pytest.mark.anyio, pytest.mark.store("sqlite", reason="the size of a file")]
+
+
+async def at_once(worked: float) -> None:
+    pass
+
+
+def with_free_pages(path: Path) -> int:
+    """Its size, with pages in it that nothing uses."""
+    connection = apsw.Connection(str(path))
+    connection.execute("create table filler (content blob)").fetchall()
+    connection.execute("insert into filler values (zeroblob(2000000)); delete from filler").fetchall()
+    connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+    connection.close()
+    return path.stat().st_size
+
+
+async def test_a_new_file_shrinks_while_others_use_it(tmp_path: Path) -> None:
+    """OPS-116: in steps."""
+    path, steps = tmp_path / "holdfast.db", list[int]()
+    database = SqliteDatabase(path)
+    before = with_free_pages(path)
+    assert await shrink(path, at_once, lambda done, total: steps.append(done)) is None
+    assert file_space(path).free == 0
+    assert len(steps) > 5
+    database.close()
+    assert path.stat().st_size < before - 1_900_000
+
+
+async def test_a_small_file_of_an_earlier_version_shrinks_after_its_upgrade(tmp_path: Path) -> None:
+    """OPS-116."""
+    path = tmp_path / "holdfast.db"
+    path.write_bytes(gzip.decompress(OLD.read_bytes()))
+    SqliteDatabase(path).close()
+    assert file_space(path).shrinks
+
+
+async def test_a_large_one_shrinks_after_it_was_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OPS-116: until then it says so, and keeps its size."""
+    path = tmp_path / "holdfast.db"
+    path.write_bytes(gzip.decompress(OLD.read_bytes()))
+    monkeypatch.setattr(sqlite, "UPGRADE_BYTES", 10)
+    database = SqliteDatabase(path)
+    before = with_free_pages(path)
+    assert await shrink(path, at_once) == NOT_SHRUNK
+    assert path.stat().st_size == before
+    assert compact(path) > 1_900_000
+    assert file_space(path).shrinks
+    database.close()
+
+
+def test_a_file_is_not_written_anew_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OPS-116: it needs twice its size."""
+    path = tmp_path / "holdfast.db"
+    SqliteDatabase(path).close()
+
+    class Disk:
+        free = 10
+
+    monkeypatch.setattr(shrinking.shutil, "disk_usage", lambda folder: Disk)
+    with pytest.raises(StorageError, match="needs twice as much free space; 10 bytes are free"):
+        compact(path)
