@@ -82,14 +82,13 @@ async def test_retention_beside_working_sessions(
     variables = environment(tmp_path)
     (tmp_path / "project").mkdir()
     file = tmp_path / "data" / "holdfast.db"
-    options = {"data": tmp_path / "data", "environment": variables}
-    async with Holdfast(tmp_path / "project", **options) as hf:
+    async with Holdfast(tmp_path / "project", data=tmp_path / "data", environment=variables) as hf:
         answer = await hf.run("x" * 2000, model="demo/echo")
         for number in range(PROMPTS - 1):
             await hf.run(f"{number} " + "y" * 1000, session=answer.session.id)
     multiply(file, answer.session.id, SESSIONS - 1)
     monkeypatch.setattr("holdfast.core.database.writer.BusyWait", Waits)
-    async with Holdfast(tmp_path / "project", **options) as hf:
+    async with Holdfast(tmp_path / "project", data=tmp_path / "data", environment=variables) as hf:
         sessions = [(await hf.run("begin", model="demo/echo")).session.id for _ in range(RUNNING)]
         before = file.stat().st_size
         calm, busy = list[float](), list[float]()

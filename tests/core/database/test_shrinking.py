@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from pathlib import Path
 
 import apsw
 import pytest
 from tests.core.database.test_upgrade import OLD
 
-from holdfast.core.database import shrinking, sqlite
+from holdfast.core.database import sqlite
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.shrinking import NOT_SHRUNK, compact, file_space, shrink
@@ -73,6 +74,6 @@ def test_a_file_is_not_written_anew_without_room(tmp_path: Path, monkeypatch: py
     class Disk:
         free = 10
 
-    monkeypatch.setattr(shrinking.shutil, "disk_usage", lambda folder: Disk)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Disk)
     with pytest.raises(StorageError, match="needs twice as much free space; 10 bytes are free"):
         compact(path)
