@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core.observe.families import Counter, Family, Histogram
 from holdfast.llm.errors import LLMError
@@ -10,7 +10,7 @@ from holdfast.schema import session_event as ev
 from holdfast.schema.turn_event import TurnAbandoned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from holdfast.core.observe.families import Sample
     from holdfast.core.observe.open_work import OpenWork
@@ -29,6 +29,7 @@ def _counter(name: str, help: str, *labels: str) -> Counter:
 class Counters:
     def __init__(self, open_work: OpenWork) -> None:
         self._open = open_work
+        self._handlers = self._by_type()
         self.sessions = _counter("holdfast_sessions_created_total", "Sessions created by this process.")
         self.inputs = _counter("holdfast_inputs_admitted_total", "Inputs admitted by this process.")
         self.turns = _counter(
@@ -83,40 +84,33 @@ class Counters:
         self.errors.add(1, error.reason if isinstance(error, LLMError) else type(error).__name__)
 
     def count(self, event: Record) -> None:
-        match event:
-            case ev.StepStarted():
-                if (turn := self._open.turn(event.session_id)) is not None:
-                    self.first_seconds.observe(_seconds(turn.since, event.timestamp))
-            case ev.StepEnded():
-                self._end(event, "ended")
-            case ev.StepFailed():
-                self._end(event, "failed")
-            case TurnAbandoned():
-                self._end(event, "abandoned")
-            case ev.UsageRecorded():
-                self._use(event.purpose, NO_MODEL, event.tokens, event.cost)
-            case ev.ToolSuccess():
-                self._settle(event, "success")
-            case ev.ToolFailed():
-                self._settle(event, "failed")
-            case ev.Retried():
-                self._retry(event)
-            case ev.PermissionReplied():
-                self._wait("permission", event.request_id, event.timestamp)
-            case ev.QuestionReplied() | ev.QuestionRejected():
-                self._wait("question", event.request_id, event.timestamp)
-            case ev.FormReplied() | ev.FormCancelled():
-                self._wait("form", event.request_id, event.timestamp)
-            case ev.CompactionEnded():
-                self.compactions.add(1, "ended")
-            case ev.CompactionFailed():
-                self.compactions.add(1, "failed")
-            case ev.SessionCreated():
-                self.sessions.add(1)
-            case ev.PromptAdmitted():
-                self.inputs.add(1)
-            case _:
-                pass
+        if (handler := self._handlers.get(type(event))) is not None:
+            handler(event)
+
+    def _by_type(self) -> Mapping[type[Record], Callable[[Any], None]]:
+        return {
+            ev.StepStarted: self._first,
+            ev.StepEnded: lambda event: self._end(event, "ended"),
+            ev.StepFailed: lambda event: self._end(event, "failed"),
+            TurnAbandoned: lambda event: self._end(event, "abandoned"),
+            ev.UsageRecorded: lambda event: self._use(event.purpose, NO_MODEL, event.tokens, event.cost),
+            ev.ToolSuccess: lambda event: self._settle(event, "success"),
+            ev.ToolFailed: lambda event: self._settle(event, "failed"),
+            ev.Retried: self._retry,
+            ev.PermissionReplied: lambda event: self._wait("permission", event.request_id, event.timestamp),
+            ev.QuestionReplied: lambda event: self._wait("question", event.request_id, event.timestamp),
+            ev.QuestionRejected: lambda event: self._wait("question", event.request_id, event.timestamp),
+            ev.FormReplied: lambda event: self._wait("form", event.request_id, event.timestamp),
+            ev.FormCancelled: lambda event: self._wait("form", event.request_id, event.timestamp),
+            ev.CompactionEnded: lambda event: self.compactions.add(1, "ended"),
+            ev.CompactionFailed: lambda event: self.compactions.add(1, "failed"),
+            ev.SessionCreated: lambda event: self.sessions.add(1),
+            ev.PromptAdmitted: lambda event: self.inputs.add(1),
+        }
+
+    def _first(self, event: ev.StepStarted) -> None:
+        if (turn := self._open.turn(event.session_id)) is not None:
+            self.first_seconds.observe(_seconds(turn.since, event.timestamp))
 
     def _end(self, event: ev.StepEnded | ev.StepFailed | TurnAbandoned, outcome: str) -> None:
         turn = self._open.turn(event.session_id)

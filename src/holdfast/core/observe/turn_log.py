@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from holdfast.schema.record import Record
     from holdfast.schema.session import Tokens
 
+WARNED = (ev.Retried, ev.StepFailed, TurnAbandoned, ev.CompactionFailed)
+
 log = logging.getLogger("holdfast.turn")
 
 
@@ -22,6 +24,8 @@ class TurnLog:
         self._open = open_work
 
     def tell(self, event: Record) -> None:
+        if not (isinstance(event, WARNED) or log.isEnabledFor(logging.INFO)):
+            return
         match event:
             case ev.Retried():
                 status = event.error.status_code
@@ -35,7 +39,7 @@ class TurnLog:
                 _say(logging.WARNING, "turn abandoned", event, **self._turn(event))
             case ev.CompactionFailed():
                 _say(logging.WARNING, "compaction failed", event)
-            case _ if log.isEnabledFor(logging.INFO):
+            case _:
                 self._tell_more(event)
 
     def _tell_more(self, event: Record) -> None:
