@@ -252,6 +252,7 @@ def test_only_what_needs_the_same_process_extends_the_client() -> None:
         "default_model",
         "describe_store",
         "export_bundle",
+        "export_traces",
         "import_bundle",
         "on_form",
         "on_permission",
@@ -262,6 +263,7 @@ def test_only_what_needs_the_same_process_extends_the_client() -> None:
         "run",
         "start_recovery",
         "stream",
+        "traces",
         "verify",
         "verify_bundle",
     }
