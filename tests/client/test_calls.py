@@ -159,6 +159,7 @@ HTML = b"<html>login</html>"
     ("response", "reason"),
     [
         (FakeResponse(418, b"{}"), "UnexpectedStatus"),
+        (FakeResponse(403, HTML, content_type="text/html"), "UnexpectedStatus"),
         (FakeResponse(502, HTML, content_type="text/html"), "UnexpectedStatus"),
         (FakeResponse(302, b""), "UnexpectedStatus"),
         (FakeResponse(200, HTML, content_type="text/html"), "UnsupportedContentType"),

@@ -118,12 +118,17 @@ def test_nothing_secret_is_recorded_and_only_admins_read_it(holdfast: Machine, s
     key = {"key": "sk-very-secret", "label": "mine"}
     connected = call(server, admin, "POST", "/api/integration/openai/connect/key", json=key)
     assert connected.is_success, connected.text
+    opened = call(server, admin, "POST", "/api/pty", json={"command": "/bin/cat"}).json()["data"]["id"]
+    assert call(server, admin, "PUT", f"/api/pty/{opened}", json={"title": "x"}).is_success
+    assert call(server, admin, "DELETE", f"/api/pty/{opened}").is_success
     assert call(server, lesser, "GET", "/api/audit").status_code == 403
     told = call(server, admin, "GET", "/api/audit")
     assert "sk-very-secret" not in told.text
     assert ("boss", "integrations.connect_key", "openai") in [
         (entry["who"], entry["what"], entry.get("subject")) for entry in told.json()["data"]
     ]
+    terminals = [(entry["what"], entry.get("subject")) for entry in told.json()["data"] if "pty" in entry["what"]]
+    assert terminals == [("ptys.create", None), ("ptys.remove", opened)]
     first = call(server, admin, "GET", "/api/audit", params={"limit": 1}).json()
     assert (len(first["data"]), first["hasMore"]) == (1, True)
     rest = call(server, admin, "GET", "/api/audit", params={"after": 1}).json()

@@ -61,6 +61,18 @@ def test_a_token_outlives_the_server(holdfast: Machine, serve: Serve) -> None:
         assert server.process.wait(PATIENCE) == 0
 
 
+def test_a_stream_ends_when_another_process_revokes_the_token(holdfast: Machine, server: Server) -> None:
+    """OPS-305."""
+    made = created(holdfast, "ci", "--role", "read")
+    headers = {"authorization": f"Bearer {made}"}
+    with httpx2.stream("GET", f"{server.url}/api/event", headers=headers, verify=NO_TLS, timeout=PATIENCE) as stream:
+        pieces = stream.iter_raw()
+        assert next(pieces)
+        assert holdfast("token", "revoke", "ci").code == 0
+        for _ in pieces:
+            pass
+
+
 def test_each_role_includes_the_ones_before_it(holdfast: Machine, server: Server) -> None:
     """OPS-302, OPS-303: the refusal tells which role is needed and who has it."""
     tokens = {role: created(holdfast, f"the-{role}", "--role", role) for role in ("read", "prompt", "approve", "admin")}

@@ -27,14 +27,15 @@ ROLE_OF: dict[Role, str] = {
     "prompt": """
         sessions.create sessions.switch_agent sessions.switch_model sessions.prompt sessions.command
         sessions.skill sessions.synthetic sessions.compact sessions.stage_revert sessions.clear_revert
-        sessions.commit_revert sessions.fork sessions.interrupt sessions.background permissions.create
+        sessions.commit_revert sessions.fork sessions.interrupt sessions.background
         forms.create files.read files.list files.find sessions.cancel_input sessions.steer_input
         sessions.queue_input sessions.put_instruction sessions.remove_instruction sessions.withdraw
         sessions.rename sessions.archive sessions.recover sessions.run sessions.undo_compaction
         sessions.generate sessions.pin
     """,
     "approve": """
-        permissions.remove_saved permissions.link permissions.reply questions.reply questions.reject forms.reply
+        permissions.create permissions.remove_saved permissions.link permissions.reply questions.reply
+        questions.reject forms.reply
         forms.cancel
     """,
     "admin": """

@@ -183,7 +183,7 @@ class StreamDecoder(Generic[T]):
 
 def response_error(operation: Operation[Any], status: int, content_type: str, body: bytes) -> Exception:
     shown = _message(body)
-    if status not in operation.errors and status not in EVERYWHERE:
+    if status not in operation.errors and not (status in EVERYWHERE and content_type == JSON):
         return ClientError("UnexpectedStatus", f"the server answered {status}: {shown}", status=status)
     if content_type != JSON:
         return ClientError("UnsupportedContentType", f"the server answered {status}: {shown}", status=status)

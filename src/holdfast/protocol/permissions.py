@@ -78,7 +78,7 @@ _OF_SESSION = of_session(
         "POST /permission",
         "v2.session.permission.create",
         "Check an action of an agent against the rules, and ask the user if they require it. Never waits.",
-        role="prompt",
+        role="approve",  # it names what is saved if somebody allows it always
         payload=PermissionPayload,
         data=Evaluation,
         errors=(ConflictError,),
