@@ -108,10 +108,9 @@ class Followed:
         """Frames for live text that was not sent. A block may be open here before its start is on disk."""
         before, held = b"", self._live.unplaced(self._placed)
         if held:
-            before = await self.durable()
-            for message_id in held - self._placed:
-                if await self._runtime.store.place(self.session_id, message_id) is not None:
-                    self._placed.add(message_id)
+            stored = {id for id in held if await self._runtime.store.place(self.session_id, id) is not None}
+            before = await self.durable()  # afterwards: it has the entries of all that were stored
+            self._placed |= stored
             held -= self._placed
         self.holding = bool(held)
         return before + b"".join(map(framed, self._live.take(held)))
