@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from contextlib import aclosing
 from pathlib import Path
 
 import apsw
 import pytest
-from tests.cli.conftest import Machine
+from tests.cli.conftest import Machine, finish
 from tests.outside.scripted_provider import PATIENCE, Turn, calling
 from tests.outside.test_bundles import various
 from tests.outside.test_forks import shown, talked, through
@@ -197,6 +198,22 @@ async def test_file_snapshots_that_nobody_needs_are_removed(world: World) -> Non
         staged = await hf.sessions.stage_revert(second.id, message_id=(await shown(hf, second))[0])
         assert staged.message_id
         assert not (world.project / "more.txt").exists()
+
+
+def test_a_killed_purge_is_completed_by_the_same_command(holdfast: Machine) -> None:
+    """OPS-108: what it leaves looks whole to `doctor`. It is killed when the first Session is deleted and marked."""
+    sessions = [holdfast("run", "--model", "demo/echo", MARKER).session for _ in range(2)]
+    purging = holdfast.start("sessions", "purge", *sessions, "--yes")
+    with STORES.rows(holdfast.data / "holdfast.db") as run:
+        while not run("select 1 from deleted_session where purging = 1") and purging.poll() is None:
+            pass
+    purging.send_signal(signal.SIGKILL)
+    finish(purging)
+    assert holdfast("doctor").code == 0
+    again = holdfast("sessions", "purge", *sessions, "--yes")
+    assert again.code == 0 or "No session" in again.complaint  # it was completed before it was killed
+    assert [mentioning(holdfast.data, session) for session in sessions] == [set(), set()]
+    assert holdfast("doctor").code == 0
 
 
 def test_the_command_asks_and_tells(holdfast: Machine) -> None:
