@@ -50,6 +50,7 @@ def test_a_server_with_enough_sessions_refuses_further_ones(limited: Callable[..
     assert post(server, f"/api/session/{one}/prompt", {"prompt": {"text": "hi"}}).is_success
     assert post(server, f"/api/session/{one}/wait").is_success
     assert post(server, "/api/session", {"id": "bad"}).status_code == 400
+    assert post(server, "/api/session", {"id": one}).json()["data"]["id"] == one
     deleted = httpx2.delete(f"{server.url}/api/session/{two}", auth=OWNER, verify=NO_TLS)
     assert deleted.is_success
 

@@ -276,7 +276,7 @@ class App:
                 await self._record(caller, endpoint, _subjects(call), session)
             if endpoint.envelope is Envelope.STREAM:
                 return await self._streamed(handler(), call)
-            if self._limiting is None or endpoint.adds is None:
+            if self._limiting is None or endpoint.adds is None or await self._exists(call):
                 result = await handler()(call)
             else:
                 async with self._limiting.adding(endpoint.adds):
@@ -293,6 +293,11 @@ class App:
             raise
         ends = call.caller.ends
         return Streamed(frames, self._ends.open(ends) if ends is not None else None, released)
+
+    async def _exists(self, call: ApiCall) -> bool:
+        """Whether the Session that is to be created was created before: a repeated request gets it again."""
+        id = getattr(call.payload, "id", None) if call.endpoint.adds == "session" else None
+        return id is not None and await self._runtime.store.find(id) is not None
 
     def _is_node(self, method: str, path: str, headers: Mapping[str, str]) -> bool:
         """Whether another node asks for the live events of this process."""
