@@ -254,6 +254,7 @@ def test_only_what_needs_the_same_process_extends_the_client() -> None:
         "export_bundle",
         "export_traces",
         "import_bundle",
+        "import_transcripts",
         "on_form",
         "on_permission",
         "on_question",

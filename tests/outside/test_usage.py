@@ -14,7 +14,7 @@ from tests.outside.scripted_provider import Turn, calling
 from tests.outside.tree_script import Cast, delegating
 from tests.outside.world import World, ask
 
-from holdfast import Holdfast, InvalidRequest, Location, Session, SessionNotFound
+from holdfast import Holdfast, InvalidRequest, Location, Session
 from holdfast.schema.session import CacheTokens, Tokens
 from holdfast.schema.usage import UsageReport, UsageSum
 
@@ -90,7 +90,7 @@ async def test_a_report_is_of_a_directory_a_project_or_a_tree(world: World) -> N
         project = await hf.system.usage(project=tree.project_id)
         below = await hf.system.usage(session=tree.id)
         child = await hf.system.usage(session=children.items[0].id)
-        with pytest.raises(SessionNotFound):
+        with pytest.raises(InvalidRequest, match="no session ses_0"):
             await hf.system.usage(session="ses_00000000000000000000000000")
     counts = [report.total.requests for report in (here, there, below, child)]
     assert counts == [3, 1, 3, 1]

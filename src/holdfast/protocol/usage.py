@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from holdfast.protocol.endpoint import Endpoint, endpoint
 from holdfast.protocol.scope import SAFE
-from holdfast.schema.errors import SessionNotFoundError
 from holdfast.schema.ids import SessionIDField
 from holdfast.schema.record import Record
 from holdfast.schema.usage import UsageReport
@@ -47,7 +46,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             role="read",
             query=UsageQuery,
             data=UsageReport,
-            errors=(SessionNotFoundError,),
         ),
         extension=True,
         handler="usage.usage",

@@ -1380,7 +1380,7 @@ class SystemGroup:
         )
 
     async def usage(self, *, by: str | None = None, since: int | None = None, until: int | None = None, offset: int | None = None, directory: str | None = None, project: str | None = None, session: str | None = None, options: Options | None = None) -> UsageReport:
-        """Tokens, cost and cache savings of all requests to models in a period, grouped by day, project, model or tree. Deleted Sessions are not part of it. Fails with SessionNotFoundError."""
+        """Tokens, cost and cache savings of all requests to models in a period, grouped by day, project, model or tree. Deleted Sessions are not part of it."""
         return await self._core.call(
             operations.SYSTEM_USAGE,
             query={"by": by, "since": since, "until": until, "offset": offset, "directory": directory, "project": project, "session": session},

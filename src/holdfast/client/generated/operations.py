@@ -469,7 +469,7 @@ SYSTEM_DISK: Operation[DiskReport] = Operation(
     "GET", "/api/system/disk", frozenset({400, 401}), "data", DiskReport
 )
 SYSTEM_USAGE: Operation[UsageReport] = Operation(
-    "GET", "/api/usage", frozenset({400, 401, 404}), "data", UsageReport
+    "GET", "/api/usage", frozenset({400, 401}), "data", UsageReport
 )
 SYSTEM_AUDIT: Operation[Listing[AuditEntry]] = Operation(
     "GET", "/api/audit", frozenset({400, 401}), "history", AuditEntry

@@ -5,7 +5,8 @@ NotFound
 InvalidRequest
 ├── TooManyEvents     more events would have to be replayed than one call may
 ├── InvalidPeriod     it ends before it begins
-└── TooManyUsageRows  a report would have more rows than one answer may
+├── TooManyUsageRows  a report would have more rows than one answer may
+└── UnknownUsageSession  a report is asked for of a Session that does not exist
 """
 
 from __future__ import annotations
@@ -43,3 +44,10 @@ class TooManyUsageRows(InvalidRequest):
             kind="Query",
             field="by",
         )
+
+
+class UnknownUsageSession(InvalidRequest):
+    """A report is asked for of a Session that does not exist."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"There is no session {session_id}.", kind="Query", field="session")

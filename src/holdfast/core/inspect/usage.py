@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.inspect.errors import InvalidPeriod, TooManyUsageRows
+from holdfast.core.inspect.errors import InvalidPeriod, TooManyUsageRows, UnknownUsageSession
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.model import ModelRef
 from holdfast.schema.session import CacheTokens, Tokens
@@ -54,8 +54,8 @@ class Usage:
         begin = max(0, end - DEFAULT_PERIOD) if since is None else since
         if begin > end:
             raise InvalidPeriod(begin, end)
-        if chosen.session is not None:
-            await self._sessions.get(chosen.session)
+        if chosen.session is not None and await self._sessions.find(chosen.session) is None:
+            raise UnknownUsageSession(chosen.session)
         key: dict[str, Value] = {
             "since": begin,
             "until": end,
