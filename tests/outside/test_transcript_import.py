@@ -278,6 +278,81 @@ async def test_compactions_and_unfinished_work_are_converted_and_told(world: Wor
     }
 
 
+async def test_later_messages_of_2_0_are_understood(world: World) -> None:
+    """OPS-430, OPS-431: parts without ids, other names of states and errors, and kinds that came later."""
+    time = {"created": TIME, "completed": TIME + 100}
+    model = {"id": "claude-x", "providerID": "anthropic"}
+    answer = {"type": "assistant", "time": time, "agent": "build", "model": model}
+    calls: list[Json] = [
+        {
+            "id": "c1",
+            "name": "read",
+            "state": {"status": "completed", "input": {}, "content": [], "metadata": {"n": 1}},
+        },
+        {"id": "c2", "name": "read", "state": {"status": "streaming", "input": "{"}},
+        {
+            "id": "c3",
+            "name": "web",
+            "executed": True,
+            "state": {"status": "error", "input": {}, "error": {"type": "aborted", "message": "no"}},
+        },
+    ]
+    content = [
+        {"type": "text", "text": "a"},
+        {"type": "text", "text": "b"},
+        *({"type": "tool", **call} for call in calls),
+    ]
+    kinds: list[Json] = [
+        {"type": "user", "text": "look", "files": [{"data": "aGk=", "mime": "text/plain", "name": "x"}]},
+        {"type": "synthetic", "text": "added"},
+        {"type": "skill", "skill": "s", "name": "deploy", "text": "how to"},
+        {"type": "location-switched", "location": {"directory": "/y"}},
+        {
+            "type": "shell",
+            "shellID": "sh_1",
+            "command": "ls",
+            "status": "exited",
+            "exit": 0,
+            "output": {"output": "x", "truncated": True},
+        },
+        {**answer, "content": content, "finish": "stop", "cost": 0.5, "tokens": USED},
+        {**answer, "content": [], "error": {"type": "provider.rate-limit", "message": "slow down"}},
+        {"type": "compaction", "status": "failed", "reason": "auto"},
+        {"type": "compaction", "status": "completed", "reason": "auto", "summary": "all of it"},
+    ]
+    messages = [{"id": message_id(number), "time": time, **kind} for number, kind in enumerate(kinds)]
+    record = {
+        "id": PARENT,
+        "projectID": "global",
+        "title": "t",
+        "location": {"directory": str(world.project)},
+        "time": time,
+    }
+    async with world.host() as hf:
+        report = await hf.import_transcripts(exported(world.home, {"info": record, "messages": messages}))
+        found = (await hf.sessions.messages(PARENT, order="asc")).items
+    assert report.refused == ()
+    types = ["user", "synthetic", "synthetic", "shell", "assistant", "assistant", "compaction"]
+    assert [message.type for message in found] == types
+    assert [message.text for message in found] == ["look", "added", "how to", "x", "ab", "", "all of it"]
+    first = found[4]
+    assert isinstance(first, AssistantMessage)
+    tools = [part for part in first.content if isinstance(part, ToolPart)]
+    assert [part.state.status for part in tools] == ["completed", "error", "error"]
+    assert isinstance(tools[0].state, ToolCompleted)
+    assert tools[0].state.structured == {"n": 1}
+    failed = found[5]
+    assert isinstance(failed, AssistantMessage)
+    assert failed.error is not None
+    assert (failed.error.message, failed.error.code) == ("slow down", "provider.rate-limit")
+    assert report.sessions[0].left_out == {
+        "changes of the directory": 1,
+        "compactions without a summary": 1,
+        "rests of outputs": 1,
+        "results of unfinished calls": 1,
+    }
+
+
 async def test_an_id_that_is_none_gets_another_one(world: World) -> None:
     """OPS-433"""
     messages = [user(1, {"type": "text", "text": "hello"})]

@@ -8,8 +8,9 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.core.bundle.opencode.foreign import derived_id, is_deep, is_id
+from holdfast.core.bundle.opencode.newer_shape import LEFT_OUT, in_our_shape
 from holdfast.core.bundle.opencode.version1 import UNFINISHED_ANSWER, UNFINISHED_CALL
-from holdfast.schema.codec import decoder
+from holdfast.schema.codec import decoder, encode
 from holdfast.schema.session_message import (
     AssistantMessage,
     SessionMessage,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from holdfast.schema.session_message import Part
 
-KNOWN = frozenset(message.type for message in get_args(SessionMessage))
+KNOWN = frozenset(message.type for message in get_args(SessionMessage)) | {"skill", *LEFT_OUT}
 
 
 class NotConvertible(Exception):
@@ -41,8 +42,11 @@ def converted(raw: msgspec.Raw, session_id: str, lost: Counter[str]) -> SessionM
     if not isinstance(value, dict) or value.get("type") not in KNOWN:
         lost["messages of an unknown kind"] += 1
         return None
+    shaped = in_our_shape(value, session_id, lost)
+    if shaped is None:
+        return None
     try:
-        message: SessionMessage = decoder(SessionMessage).decode(raw)
+        message: SessionMessage = decoder(SessionMessage).decode(encode(shaped))
     except msgspec.ValidationError as error:
         raise NotConvertible(str(error)) from error
     if not is_id("msg", message.id):
