@@ -389,7 +389,7 @@ export interface SystemOperations {
   doctor(options?: CallOptions): Promise<DoctorReport>
   /** What uses the disk, the largest Sessions, and what could be freed and how. Reads the sizes of all events. */
   disk(options?: CallOptions): Promise<DiskReport>
-  /** Tokens, cost and cache savings of all requests to models in a period, grouped by day, project, model or tree. Deleted Sessions are not part of it. Fails with SessionNotFoundError. */
+  /** Tokens, cost and cache savings of all requests to models in a period, grouped by day, project, model or tree. Deleted Sessions are not part of it. */
   usage(input?: { by?: string | null | undefined; since?: number | null | undefined; until?: number | null | undefined; offset?: number | null | undefined; directory?: string | null | undefined; project?: string | null | undefined; session?: string | null | undefined }, options?: CallOptions): Promise<UsageReport>
   /** Who changed what outside of Sessions through a server: tokens, configuration, credentials, MCP servers, terminals, deleted and imported Sessions. Oldest first. */
   audit(input?: { after?: number | null | undefined; limit?: number | null | undefined }, options?: CallOptions): Promise<History<AuditEntry>>

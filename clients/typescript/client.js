@@ -218,7 +218,7 @@ export function createClient(options) {
       info: call({ method: "GET", path: "/api/system", shape: "data", errors: [400, 401], input: false }),
       doctor: call({ method: "POST", path: "/api/system/doctor", shape: "data", errors: [400, 401, 409], input: false }),
       disk: call({ method: "GET", path: "/api/system/disk", shape: "data", errors: [400, 401], input: false }),
-      usage: call({ method: "GET", path: "/api/usage", shape: "data", errors: [400, 401, 404], query: ["by", "since", "until", "offset", "directory", "project", "session"] }),
+      usage: call({ method: "GET", path: "/api/usage", shape: "data", errors: [400, 401], query: ["by", "since", "until", "offset", "directory", "project", "session"] }),
       audit: call({ method: "GET", path: "/api/audit", shape: "history", errors: [400, 401], query: ["after", "limit"] }),
     },
     tokens: {
