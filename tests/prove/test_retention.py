@@ -108,8 +108,8 @@ async def test_retention_beside_working_sessions(
     with capsys.disabled():
         print(
             f"\n{where}: {removed} trees removed in {seconds:.1f} s; file {before:,} -> {after:,} bytes; lock waits at "
-            f"most {waited * 1000:.1f} ms, work in a commit at most {worked * 1000:.1f} ms; load {load:.1f}; turns (ms): "
-            f"{_figures(calm)} before, {_figures(busy)} meanwhile"
+            f"most {waited * 1000:.1f} ms, work in a commit at most {worked * 1000:.1f} ms; load {load:.1f}; "
+            f"turns (ms): {_figures(calm)} before, {_figures(busy)} meanwhile"
         )
     assert removed == SESSIONS + RUNNING - SESSIONS // 10
     assert after < before / 2
