@@ -7,7 +7,6 @@ events at a time."""
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import IO, TYPE_CHECKING
 
 import msgspec
@@ -16,6 +15,7 @@ from holdfast.core.bundle.archive import READ_BYTES, ArchiveWriter
 from holdfast.core.bundle.in_thread import in_thread
 from holdfast.core.bundle.lines import Digest, encode_line
 from holdfast.core.bundle.reading import MANIFEST, event_part_name, file_part_name
+from holdfast.core.tool.output import MANAGED_NAME
 from holdfast.schema.bundle import (
     FORMAT,
     VERSION,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from holdfast.schema.event import SerializedEvent
 
 PAGE = 100
-MANAGED_NAME = re.compile(rb"/(tool_[0-9A-Za-z]{8,64})")
 WITH_PROJECT = ("session.created.1", "session.updated.1")
 
 

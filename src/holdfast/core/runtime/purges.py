@@ -11,13 +11,13 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.core.database.unit import Statement, Unit
 from holdfast.core.session.errors import PurgeRefused, SessionNotFound
+from holdfast.core.tool.output import MANAGED_NAME
 from holdfast.schema.codec import encode_text
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.retention import PurgeReport
@@ -46,7 +46,6 @@ MARKED_AT_ONCE = 200
 FINISHED_AT_ONCE = 5
 ANNOUNCED_SECONDS = 0.5
 """How long the last event of a Session stays, so that other processes announce the deletion to their followers."""
-MANAGED_NAME = re.compile(rb"/(tool_[0-9A-Za-z]{8,64})")
 SHOWN_FORKS = 5
 REST = (
     *("control", "lease", "links", "epoch", "context_changes", "attempt", "blocked", "wakes", "work", "pause"),

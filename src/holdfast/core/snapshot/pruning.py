@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.core.process.git import Git, GitFailed
 from holdfast.core.snapshot.snapshot import KEPT_INDEX
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ MOST_TREES = 20_000
 PAGE = 200
 LAST = "t"
 """After every id of a Session."""
-_TREE = re.compile(rb"\b[0-9a-f]{40}\b")
+_TREE = pattern(rb"\b[0-9a-f]{40}\b")
 
 log = logging.getLogger(__name__)
 

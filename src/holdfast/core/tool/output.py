@@ -20,6 +20,7 @@ from holdfast.core.tool.preview import LOST, PARTLY_SAVED, SAVED, blocks, fits, 
 from holdfast.core.tool.tool import CallOutput
 from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 from holdfast.schema.session_message import FileContent, TextContent
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 PREFIX = "tool_"
 UNFINISHED = ".part"
+MANAGED_NAME = pattern(rb"/(tool_[0-9A-Za-z]{8,64})")
+"""Finds the names of managed files in the data of events."""
 FILE_BYTES = 64 * 1024 * 1024
 FILE_CUT = b"\n\n[output cut here: the rest exceeds the size of a saved file]\n"
 QUOTA_BYTES = 1024 * 1024 * 1024
