@@ -23,7 +23,8 @@ OUR_NAMES = {
 ADDED = frozenset(
     (
         *("options", "skills", "metadata", "command", "notes"),  # of a prompt and its message
-        *("structured", "rejected"),  # of an answer and the end of its step
+        *("structured", "rejected", "saved"),  # of an answer and the end of its step
+        "pinned",  # of the times of a Session
         *("code", "cost", "tokens"),  # of an error, and of a step whose answer was not usable
     )
 )

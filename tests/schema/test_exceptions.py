@@ -28,6 +28,7 @@ INTERNAL = {
         "NodeSocketRefused",
         "NoSession",
         "NotAValue",
+        "NotConvertible",
         "NotJson",
         "PasteRefused",
         "PatchError",

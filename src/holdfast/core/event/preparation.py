@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.core.database.unit import NewEvent
-from holdfast.core.event.author import attributed
+from holdfast.core.event.author import attributed, without_name
 from holdfast.core.event.errors import InvalidDurableEvent
 from holdfast.core.event.projection import Projected, Projectors
 from holdfast.schema.codec import decoder, encode
@@ -89,7 +89,7 @@ class Preparation:
             type=definition.stored_type,
             data=data.decode(),
             metadata=encode(metadata).decode() if metadata else None,
-            projections=projector(Projected(current, metadata)) if projector is not None else (),
+            projections=projector(Projected(current, without_name(metadata))) if projector is not None else (),
             seq=seq,
             begins_at=definition.begins_at(payload) if definition.begins_at is not None else None,
         )
