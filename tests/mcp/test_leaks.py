@@ -31,7 +31,8 @@ async def cancel_at_random(client: Client, rounds: int) -> None:
     async with asyncio.timeout(10):
         while client._connection._tasks:
             await asyncio.wait(client._connection._tasks)
-        while len(asyncio.all_tasks()) > before + 20:  # connections of the server in this process, which end later
+        # Connections of the server in this process end later.
+        while len(asyncio.all_tasks()) > before + 20:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert client._connection._calls == {}
 
