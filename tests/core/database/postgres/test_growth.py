@@ -24,11 +24,18 @@ OTHERWISE = {
     "approval_link": "a row lives for minutes",
     "permission": "of a project",
     "project": "one row for each project",
+    "retention_run": "one row",
     "session_control": "a row lives until its node has looked at it",
     "session_wake": "a row lives until its input has begun",
 }
 """Tables whose key does not begin with the id of a Session, and why they may."""
-SESSION_KEYS = {"event": "aggregate_id", "event_sequence": "aggregate_id", "session": "id", "budget_total": "budget_id"}
+SESSION_KEYS = {
+    "event": "aggregate_id",
+    "event_sequence": "aggregate_id",
+    "session": "id",
+    "budget_total": "budget_id",
+    "deleted_session": "id",
+}
 HOT = (
     "event_sequence",
     "session",
