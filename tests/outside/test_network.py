@@ -128,6 +128,33 @@ def test_a_server_behind_a_proxy_knows_the_names_of_the_proxy(holdfast: Machine,
     assert call(url, "/api/session", "POST", other, {}).status == 403
 
 
+def test_names_and_origins_are_configured_too(holdfast: Machine, serve: Serve) -> None:
+    """OPS-454: beside those of the options."""
+    holdfast.configure_user(holdfast={"server": {"hosts": ["agent.example"], "origins": ["https://desk.example"]}})
+    url = serve("--allow-host", "other.example").url
+    for host in ("agent.example", "other.example"):
+        page = {**basic(holdfast), "Host": host, "Origin": "https://desk.example"}
+        assert call(url, "/api/session", "POST", page, {}).status == 200
+    assert call(url, "/api/health", headers={**basic(holdfast), "Host": "evil.example"}).status == 403
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ({"hosts": ["https://agent.example"]}, "holdfast.server.hosts cannot be used: 'https://agent.example'"),
+        ({"origins": ["agent.example"]}, "holdfast.server.origins cannot be used: 'agent.example'"),
+        ({"hosts": "agent.example"}, "holdfast.server.hosts cannot be used"),
+    ],
+)
+def test_a_configured_name_that_cannot_be_used_is_an_error(
+    holdfast: Machine, setting: dict[str, object], told: str
+) -> None:
+    """OPS-454."""
+    holdfast.configure_user(holdfast={"server": setting})
+    refused = holdfast("serve", "--port", "0")
+    assert (refused.code, told in refused.err) == (1, True)
+
+
 def test_a_server_on_every_address_answers_to_addresses_and_its_own_name(holdfast: Machine, serve: Serve) -> None:
     """API-410: a page cannot point an address elsewhere; a name that somebody else could have made is refused."""
     url = serve("--hostname", "0.0.0.0").url

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import TYPE_CHECKING, Literal
 
@@ -11,7 +10,6 @@ import click
 
 from holdfast.cli.command_runner import execute, started
 from holdfast.cli.output import printable
-from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,26 +125,28 @@ def command(
     SIGHUP reads the configuration of all open projects again. Edited files are also read again before each turn.
 
     Requests for another host name are refused, and so are changes by pages of other origins."""
-    from holdfast.embedded.serve import Serving, fast_loop, host_name, is_loopback, is_node_address, usable_roots
+    from holdfast.embedded.serve import (
+        HOST_EXPECTED,
+        ORIGIN_EXPECTED,
+        Serving,
+        fast_loop,
+        is_host_name,
+        is_loopback,
+        is_node_address,
+        is_origin,
+        usable_roots,
+    )
 
     if local:
         _check_local(context)
     elif context.get_parameter_source("idle") is click.core.ParameterSource.COMMANDLINE:
         raise click.UsageError("--idle needs --local: a server with a port ends only when it is told to")
     for name in hosts:
-        try:
-            host_name(name)
-        except ValueError:
-            raise click.BadParameter(
-                f"{name!r} is not a host name; expected a name like agent.example, without scheme and port",
-                param_hint="--allow-host",
-            ) from None
+        if not is_host_name(name):
+            raise click.BadParameter(f"{name!r} is not a host name; {HOST_EXPECTED}", param_hint="--allow-host")
     for origin in origins:
-        if _ORIGIN.fullmatch(origin) is None:
-            raise click.BadParameter(
-                f"{origin!r} is not an origin; expected scheme, host and port, as in https://agent.example",
-                param_hint="--allow-origin",
-            )
+        if not is_origin(origin):
+            raise click.BadParameter(f"{origin!r} is not an origin; {ORIGIN_EXPECTED}", param_hint="--allow-origin")
     if node_address is not None and not is_node_address(node_address):
         raise click.BadParameter(
             f"{node_address!r} is not an address; expected scheme, host and port, as in http://10.0.0.5:4096",
@@ -252,6 +252,3 @@ def _end_in_time() -> None:
 def _give_up() -> None:
     os.write(2, b"holdfast: not everything closed in time; the next server continues unfinished work\n")
     os._exit(1)
-
-
-_ORIGIN = pattern(r"[a-z][a-z0-9+.-]*://[^/?#@\s*,]+", re.IGNORECASE)

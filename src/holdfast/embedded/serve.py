@@ -25,6 +25,11 @@ from holdfast.client.discovery import WITHOUT_PORT
 from holdfast.core.config.limits import configured_limits
 from holdfast.core.config.node import configured_node
 from holdfast.core.config.node import is_node_address as is_node_address
+from holdfast.core.config.server_names import HOST_EXPECTED as HOST_EXPECTED
+from holdfast.core.config.server_names import ORIGIN_EXPECTED as ORIGIN_EXPECTED
+from holdfast.core.config.server_names import configured_names, host_name
+from holdfast.core.config.server_names import is_host_name as is_host_name
+from holdfast.core.config.server_names import is_origin as is_origin
 from holdfast.core.location.report import report_of
 from holdfast.core.observe.log_context import fields
 from holdfast.core.runtime.runtime import HostOptions, Runtime
@@ -215,6 +220,7 @@ async def serve(
     manager = ServiceManager(os.environ)
     environment = dict(os.environ)
     node, limits = configured_node(environment), configured_limits(environment)
+    names = configured_names(environment)
     with _password(environment, authorize=asked.authorize) as password:
         generated = password is not None and given_password(environment) is None
         credentials = Credentials(password, username(environment), generated) if password is not None else None
@@ -226,12 +232,14 @@ async def serve(
             runtime.log.relay.links = Peers(runtime.log.relay, peer_source(runtime, environment))
             runtime.node_secrets.file = SecretFile(node.secret_file) if node.secret_file is not None else None
             address = asked.address or node.address or _reached(host, number) if not asked.local else None
-            hosts = _hosts(asked.hostname, (*asked.hosts, urlsplit(address or "").hostname or "localhost"))
+            hosts = _hosts(
+                asked.hostname, (*names.hosts, *asked.hosts, urlsplit(address or "").hostname or "localhost")
+            )
             app = App(
                 runtime,
                 credentials=credentials,
                 hosts=hosts,
-                origins=frozenset(asked.origins),
+                origins=frozenset((*names.origins, *asked.origins)),
                 limits=limits,
                 pty_environment=asked.pty_environment,
                 other_nodes=NodeCalls(runtime.nodes, runtime.node_secrets),
@@ -419,16 +427,6 @@ def _hosts(hostname: str, further: Sequence[str]) -> Hosts:
     if not hostname or hostname in WILDCARDS:
         return Hosts(names | {socket.gethostname().lower()}, addresses=True)
     return Hosts(names | {host_name(hostname)})
-
-
-def host_name(given: str) -> str:
-    """The name as in a Host header, without a port. Raises ValueError for anything but a name or an address."""
-    name = given.lower()
-    if ":" in name:
-        return f"[{ip_address(name.removeprefix('[').removesuffix(']'))}]"
-    if not name or set(name) & set("/@ *?#\\,[]"):
-        raise ValueError(given)
-    return name
 
 
 def is_loopback(hostname: str) -> bool:

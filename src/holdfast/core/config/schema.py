@@ -399,6 +399,15 @@ class Retention(ProjectRetention):
     """Whether `holdfast serve` applies this by itself, every hour. `holdfast retention` does it in any case."""
 
 
+class Server(Section):
+    """Names of `holdfast serve`. Only the user's own configuration may set this; it is read at start."""
+
+    hosts: list[str] | None = None
+    """Further host names of the server, such as that of a proxy. `--allow-host` adds to them."""
+    origins: list[str] | None = None
+    """Origins whose pages may send requests, such as `https://agent.example`. `--allow-origin` adds to them."""
+
+
 class Limits(Section):
     """What `holdfast serve` takes. Only the user's own configuration may set this; it is read at start."""
 
@@ -428,6 +437,7 @@ class Holdfast(Section):
     log: Log | None = None
     telemetry: Telemetry | None = None
     retention: Retention | None = None
+    server: Server | None = None
     limits: Limits | None = None
 
     recovery: Literal["ask", "continue", "abandon"] | None = None
