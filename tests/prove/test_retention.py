@@ -5,9 +5,9 @@ HOLDFAST_PROVE_SESSIONS sets how many Sessions there are; one in ten is kept."""
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
-import statistics
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -27,7 +27,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.prove, pytest.mark.timeout(7200)]
 SESSIONS = int(os.environ.get("HOLDFAST_PROVE_SESSIONS", "20000"))
 RUNNING = 20
 PROMPTS = 8
-BASELINE_SECONDS = 10.0
+BASELINE_SECONDS = 60.0
+TURNS = 20
+"""Of one Session. Afterwards a new one takes its place: with a long history every turn would take longer."""
 MOST_DELAY = 0.050
 
 
@@ -57,18 +59,24 @@ def environment(home: Path) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def working(hf: Holdfast, sessions: list[str], turns: list[float]) -> AsyncIterator[None]:
-    """Sessions that take turns one after the other; how long each took."""
+async def working(hf: Holdfast, turns: list[float]) -> AsyncIterator[None]:
+    """Sessions that take turns one after the other, and not in step with each other; how long each turn took."""
     stop = asyncio.Event()
 
-    async def work(session: str) -> None:
-        while not stop.is_set():
-            began = time.monotonic()
-            await hf.run("again", session=session)
-            turns.append(time.monotonic() - began)
+    async def work(number: int) -> None:
+        await asyncio.sleep(number / RUNNING)
+        for turn in itertools.count():
+            if stop.is_set():
+                return
+            if turn % TURNS == 0:
+                session = (await hf.run("begin", model="demo/echo")).session.id
+            else:
+                began = time.monotonic()
+                await hf.run("again", session=session)
+                turns.append(time.monotonic() - began)
             await asyncio.sleep(1)  # a model thinks longer
 
-    tasks = [asyncio.create_task(work(session)) for session in sessions]
+    tasks = [asyncio.create_task(work(number)) for number in range(RUNNING)]
     try:
         yield
     finally:
@@ -91,15 +99,14 @@ async def test_retention_beside_working_sessions(
     multiply(file, answer.session.id, SESSIONS - 1)
     monkeypatch.setattr("holdfast.core.database.writer.BusyWait", Waits)
     async with Holdfast(tmp_path / "project", data=tmp_path / "data", environment=variables) as hf:
-        sessions = [(await hf.run("begin", model="demo/echo")).session.id for _ in range(RUNNING)]
         before = file.stat().st_size
         calm, busy = list[float](), list[float]()
-        async with working(hf, sessions, calm):
+        async with working(hf, calm):
             await asyncio.sleep(BASELINE_SECONDS)
         Waits.longest.clear()
         holds, load = _holds(monkeypatch), os.getloadavg()[0]
         began = time.monotonic()
-        async with working(hf, sessions, busy):
+        async with working(hf, busy):
             removed = await (_by_process(variables, tmp_path) if where == "process" else _here(hf))
         seconds = time.monotonic() - began
         waited, worked = max(Waits.longest, default=0.0), max(holds)
@@ -111,13 +118,13 @@ async def test_retention_beside_working_sessions(
             f"most {waited * 1000:.1f} ms, work in a commit at most {worked * 1000:.1f} ms; load {load:.1f}; "
             f"turns (ms): {_figures(calm)} before, {_figures(busy)} meanwhile"
         )
-    assert removed == SESSIONS + RUNNING - SESSIONS // 10
+    assert removed >= SESSIONS - SESSIONS // 10
     assert after < before / 2
     assert worked < MOST_DELAY
     if load > (os.cpu_count() or 1):
         pytest.skip(f"a load of {load:.1f} delays turns by itself; everything but the times is proven")
     assert waited < MOST_DELAY
-    assert statistics.quantiles(busy, n=20)[18] - statistics.quantiles(calm, n=20)[18] < MOST_DELAY
+    assert max(busy) - max(calm) < MOST_DELAY
 
 
 def _holds(monkeypatch: pytest.MonkeyPatch) -> list[float]:

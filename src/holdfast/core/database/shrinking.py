@@ -1,7 +1,8 @@
 """Gives free pages of a database file back to the file system, in small commits beside the writer's.
 
 Invariants
-- A step holds the write lock for a few milliseconds.
+- A step holds the write lock for a few milliseconds. The longer the list of free pages, the fewer pages a step moves:
+  SQLite searches the list for each of them.
 - A file without a map of its pages (`auto_vacuum`) keeps its size; only `compact` gives it one, by writing it anew."""
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
 
     from holdfast.core.database.place import Place
 
-STEP_PAGES = 64
-CHECKPOINT_STEPS = 16
-"""After so many steps the log is folded into the file, so that it does not grow."""
+FIRST_PAGES = 16
+MOST_PAGES = 128
+HOLD_SECONDS = 0.002
+"""The steps are made as large as fits into this time."""
+CHECKPOINT_PAGES = 1_000
+"""After so many pages the log is folded into the file, so that it does not grow."""
 INCREMENTAL = 2
 NOT_SHRUNK = (
     "the database file keeps its size: it is of an earlier version, and its free pages are only used again. "
@@ -83,15 +87,17 @@ async def _shrink(path: Path, pause: Callable[[float], Awaitable[None]], told: C
         # Not synced while others wait for the lock: a step that is lost with the power is done again.
         connection.execute("pragma synchronous=normal").fetchall()
         left = total = int(connection.pragma("freelist_count"))
-        steps = 0
+        pages, unfolded = FIRST_PAGES, 0
         while left:
             began = time.monotonic()
-            left = await asyncio.to_thread(_step, connection)
-            steps += 1
-            if not left or steps % CHECKPOINT_STEPS == 0:
+            left, held = await asyncio.to_thread(_step, connection, pages)
+            unfolded += pages
+            if not left or unfolded >= CHECKPOINT_PAGES:
                 await asyncio.to_thread(_checkpoint, connection)
+                unfolded = 0
             told(total - left, total)
             await pause(time.monotonic() - began)
+            pages = max(1, min(MOST_PAGES, round(pages * min(2.0, HOLD_SECONDS / held))))
 
 
 def compact(path: Path) -> int:
@@ -114,16 +120,17 @@ def compact(path: Path) -> int:
     return before - path.stat().st_size
 
 
-def _step(connection: apsw.Connection) -> int:
-    """The number of free pages afterwards."""
+def _step(connection: apsw.Connection, pages: int) -> tuple[int, float]:
+    """The number of free pages afterwards, and for how long the step kept others from writing."""
     connection.execute("begin immediate")  # waits for others; a read that becomes a write would fail at once
+    began = time.monotonic()
     try:
-        connection.execute(f"pragma incremental_vacuum({STEP_PAGES})").fetchall()
+        connection.execute(f"pragma incremental_vacuum({pages})").fetchall()
     except BaseException:
         connection.execute("rollback")
         raise
     connection.execute("commit")
-    return int(connection.pragma("freelist_count"))
+    return int(connection.pragma("freelist_count")), time.monotonic() - began
 
 
 def _checkpoint(connection: apsw.Connection) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
-    from holdfast.core.runtime.pace import Pace
+    from holdfast.core.runtime.maintenance_pace import MaintenancePace
     from holdfast.core.runtime.tree_changes import TreeChanges
     from holdfast.core.session.store import SessionStore
     from holdfast.core.session.stored_trees import StoredTrees
@@ -70,7 +70,7 @@ class Purges:
         copies: IsolatedCopies,
         snapshots: SnapshotPruning,
         truncate_log: Callable[[], Awaitable[str | None]],
-        pace: Pace,
+        pace: MaintenancePace,
     ) -> None:
         """`truncate_log` removes former contents from the write-ahead log, or says why not."""
         self._log = log

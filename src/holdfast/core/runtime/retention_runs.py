@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.config.retention import configured_retention
 from holdfast.core.database.errors import Refused
-from holdfast.core.database.shrinking import compact, file_space, shrink
+from holdfast.core.database.shrinking import FileSpace, compact, file_space, shrink
 from holdfast.core.database.unit import Statement, Unit
 from holdfast.core.runtime.purges import Removed
 from holdfast.core.runtime.retention import DAY, RetentionChoice
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.database.place import Place
     from holdfast.core.database.unit import Value
-    from holdfast.core.runtime.pace import Pace
+    from holdfast.core.runtime.maintenance_pace import MaintenancePace
     from holdfast.core.runtime.purges import Purges
     from holdfast.core.runtime.retention import Plan
     from holdfast.core.snapshot.pruning import SnapshotPruning
@@ -42,6 +42,8 @@ BATCH = 50
 INTERVAL_SECONDS = 60 * 60
 LOOK_SECONDS = 5 * 60
 MOST_NOTES = 50
+FREE_BYTES = 16 * 1024 * 1024
+"""Free pages that are given back before more is removed: the more there are, the longer it takes to give one back."""
 NO_POLICY = (
     "There is no retention policy. Write one into your own configuration, such as "
     '{"holdfast": {"retention": {"age": 90, "archived": 7}}}: it is the number of days after which sessions go.'
@@ -62,7 +64,7 @@ class RetentionRuns:
         bundles: Callable[[], Bundles],
         environment: Mapping[str, str],
         clock: Clock,
-        pace: Pace,
+        pace: MaintenancePace,
     ) -> None:
         self._database = database
         self._place = place
@@ -115,14 +117,14 @@ class RetentionRuns:
 
     async def _run(self, policy: RetentionPolicy, dry_run: bool, export: Path | None, told: Told) -> RetentionReport:
         told("choosing", 0, 0)
-        used = await self._used()
+        space = await self._space()
+        used = None if space is None else space.total - space.free
         plan = await self._choice.plan(policy, self._clock.now(), used)
         deleted = await self._deleted(policy)
         notes = list(plan.kept)
         if policy.general.size is not None and used is None:
             notes.append("holdfast.retention.size counts only for a file; for PostgreSQL set age and count")
-        removed, exported, gone, pruned = Removed(), list[str](), list(plan.items), 0
-        freed = 0
+        removed, exported, gone, pruned, freed = Removed(), list[str](), list(plan.items), 0, 0
         if not dry_run:
             await self._purges.complete()
             if export is not None:
@@ -130,7 +132,10 @@ class RetentionRuns:
             removed, gone = await self._remove(plan, export, exported, notes, told)
             removed += await self._remove_deleted(deleted, notes, told)
             pruned = (await self._snapshots.prune()).removed
-            freed = await self._shrink(notes, told)
+            if (note := await self._shrink(told)) is not None:
+                notes.append(note)
+            after = await self._space()
+            freed = max(space.total - after.total, 0) if space is not None and after is not None else 0
         return RetentionReport(
             dry_run=dry_run,
             trees=len(plan.trees),
@@ -164,6 +169,7 @@ class RetentionRuns:
                 if ready:
                     total += await self._purges.remove(await self._purges.chosen([item.id for item in ready]))
                     gone += ready
+                    await self._shrink(told, least=FREE_BYTES)
             if len(later) == len(waiting):
                 notes += [f"{item.id} stays: a fork shows its messages" for item in later]
                 break
@@ -215,20 +221,15 @@ class RetentionRuns:
                 continue  # it went with another one
         return total
 
-    async def _shrink(self, notes: list[str], told: Told) -> int:
-        if not isinstance(self._place, Path):
-            return 0
-        before = self._place.stat().st_size
-        note = await shrink(self._place, self._pace.pause, lambda done, total: told("shrinking", done, total))
-        if note is not None:
-            notes.append(note)
-        return max(before - self._place.stat().st_size, 0)
-
-    async def _used(self) -> int | None:
-        if not isinstance(self._place, Path):
+    async def _shrink(self, told: Told, *, least: int = 1) -> str | None:
+        """Give free pages back if there are so many bytes of them. Returns why that is not done, if it is not."""
+        space = await self._space()
+        if space is None or space.free < least:
             return None
-        space = await asyncio.to_thread(file_space, self._place)
-        return space.total - space.free
+        return await shrink(self._place, self._pace.pause, lambda done, total: told("shrinking", done, total))
+
+    async def _space(self) -> FileSpace | None:
+        return await asyncio.to_thread(file_space, self._place) if isinstance(self._place, Path) else None
 
     async def _claimed(self) -> bool:
         key: dict[str, Value] = {"now": self._clock.now(), "interval": INTERVAL_SECONDS * 1000}

@@ -55,11 +55,11 @@ from holdfast.core.runtime.doctor import Doctor
 from holdfast.core.runtime.environment_checks import EnvironmentChecks
 from holdfast.core.runtime.execution import Execution
 from holdfast.core.runtime.forks import Forks
+from holdfast.core.runtime.maintenance_pace import MaintenancePace
 from holdfast.core.runtime.moves import Moves
 from holdfast.core.runtime.one_shot import OneShotAnswers
 from holdfast.core.runtime.open_requests import OpenRequests
 from holdfast.core.runtime.overview import Overview
-from holdfast.core.runtime.pace import Pace
 from holdfast.core.runtime.paths import Paths as Paths
 from holdfast.core.runtime.paths import default_paths as default_paths
 from holdfast.core.runtime.placement import Placement
@@ -339,7 +339,7 @@ class Runtime:
             copies,
             pruning,
             partial(erase_former_contents, self.place),
-            pace := Pace(self.execution.active),
+            pace := MaintenancePace(self.execution.active),
         )
         self._pruning, self._pace = pruning, pace
         self.sessions = Sessions(
