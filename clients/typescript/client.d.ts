@@ -1007,6 +1007,7 @@ export interface ImportReport {
   readonly sessions: readonly ImportedSession[]
   readonly events: number
   readonly files: number
+  readonly redacted?: boolean
   readonly missingFiles?: readonly string[]
 }
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from tests.outside.world import World, ask, of_type, until
 from tests.stores.stores import STORES
 
 from holdfast import Conflict, Holdfast, InvalidRequest, NotFound, PromptInput
+from holdfast.core.bundle.zstd import ZstdDecompressor
 from holdfast.schema.prompt import FileInput
 
 pytestmark = pytest.mark.anyio
@@ -89,6 +92,44 @@ async def test_an_import_has_the_same_rows_as_the_export(world: World) -> None:
     (output,) = (world.data / "tool-output").iterdir()
     (copy,) = (world.home / "elsewhere" / "tool-output").iterdir()
     assert (copy.name, copy.read_bytes()) == (output.name, output.read_bytes())
+
+
+async def test_a_redacted_bundle_can_be_given_to_others(world: World) -> None:
+    """OPS-032: it has no secret and no home directory, is a whole Session elsewhere, and says what it is."""
+    secrets = ("sk-abcdefghijklmnopqrstuvwx", "a value of a variable")
+    world.environment["MY_API_KEY"] = secrets[1]
+    text = base64.b64encode(f"# {secrets[0]}\n{world.home}/notes\n".encode()).decode()
+    note = FileInput(uri=f"data:text/plain;base64,{text}", name="note.txt")
+    async with world.host() as hf:
+        session_id = await various(world, hf)
+        world.write("keys.txt", f"{secrets[0]} {secrets[1]}\n" * 4_000)
+        world.model.plays(calling("bash", command="cat keys.txt", description="show"))
+        await ask(hf, session_id, f"what about {secrets[0]} in {world.home}/x?")
+        await hf.sessions.prompt(session_id, prompt=PromptInput(text=secrets[1], files=(note,)))
+        await hf.sessions.wait(session_id)
+        report = await hf.export_bundle(bundle(world), session_id, redact=True)
+        assert (report.redacted, report.files) == (True, 2)
+        assert await hf.sessions.export(session_id, redact=True) == bundle(world).read_bytes()
+        with pytest.raises(Conflict, match="the bundle is redacted"):
+            await hf.import_bundle(bundle(world))
+        messages = len((await hf.sessions.messages(session_id, limit=200)).items)
+    content = ZstdDecompressor().decompress(bundle(world).read_bytes())
+    for hidden in (*secrets, str(world.home)):
+        assert hidden.encode() not in content
+    assert b"/home/user/project" in content
+    assert PIXEL.encode() in content
+    attached = re.findall(rb"data:text/plain[^,]*;base64,([A-Za-z0-9+/=]+)", content)
+    assert attached
+    for found in attached:
+        assert base64.b64decode(found) == b"# ***\n/home/user/notes\n"
+    async with elsewhere(world) as other:
+        assert (await other.verify_bundle(bundle(world))).redacted
+        imported = await other.import_bundle(bundle(world), directory=world.project)
+        assert imported.redacted
+        assert {session.outcome for session in imported.sessions} == {"imported"}
+        assert await other.verify() == []
+        assert len((await other.sessions.messages(session_id, limit=200)).items) == messages
+        await ask(other, session_id, "go on")
 
 
 async def test_equal_sessions_give_equal_bundles(world: World) -> None:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from holdfast.schema.bundle import BundleReport
 
 STANDARD_OUTPUT = "-"
+REDACTED = (
+    "what looks like a secret, and the home directory, were replaced in it; images were not looked into, and a secret "
+    "that looks like a word stays"
+)
 
 
 @click.command("export")
@@ -55,22 +59,20 @@ def command(
     if form == "bundle":
         if output is None:
             raise click.UsageError("A bundle needs a file: -o work.holdfast")
-        if redact:
-            raise click.UsageError("A bundle cannot be redacted: its events would be others. Choose another --format.")
         target = output
-        run_on_host(lambda host: _bundle(host, sessions, target, as_json))
+        run_on_host(lambda host: _bundle(host, sessions, target, redact, as_json))
     if len(sessions) != 1 or as_json:
         raise click.UsageError(f"--format {form} writes the conversation of one session, and has no --json.")
     run_on_host(lambda host: _conversation(host, sessions[0], form, output, redact))
 
 
-async def _bundle(host: Holdfast, sessions: tuple[str, ...], output: str, as_json: bool) -> int:
+async def _bundle(host: Holdfast, sessions: tuple[str, ...], output: str, redact: bool, as_json: bool) -> int:
     from holdfast.schema.codec import encode_text
 
     progress = BundleProgress(shown=not as_json)
     try:
         sessions = tuple([await session_of(host, name) for name in sessions])
-        report = await host.export_bundle(output, *sessions, told=progress.show)
+        report = await host.export_bundle(output, *sessions, redact=redact, told=progress.show)
     finally:
         progress.clear()
     if as_json:
@@ -111,4 +113,6 @@ def notes(report: BundleReport, asked: tuple[str, ...] = ()) -> list[str]:
         count = len(report.missing_files)
         what = "1 output of a tool is" if count == 1 else f"{count} outputs of tools are"
         found.append(f"{what} not in it: the file was removed before, as files are after a week")
+    if report.redacted:
+        found.append(REDACTED)
     return found

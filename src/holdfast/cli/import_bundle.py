@@ -75,6 +75,8 @@ def _described(report: ImportReport) -> str:
 
 
 def _notes(report: ImportReport) -> Iterator[str]:
+    if report.redacted:
+        yield "what looked like a secret, and the home directory of its author, were replaced in it"
     interrupted = [session.id for session in report.sessions if session.interrupted]
     yield from _bounded(
         [f"{id} has unfinished work; `holdfast sessions recover {id}` decides about it" for id in interrupted]

@@ -266,11 +266,16 @@ class Holdfast(AsyncClient):
         return await self._runtime.rebuild()
 
     async def export_bundle(
-        self, path: str | Path, *session_ids: str, told: Callable[[str, int, int], None] | None = None
+        self,
+        path: str | Path,
+        *session_ids: str,
+        redact: bool = False,
+        told: Callable[[str, int, int], None] | None = None,
     ) -> BundleReport:
         """Write these Sessions, or all, to a bundle: each with its whole tree, and with those it was forked from.
-        `told` gets what is done, how many Sessions are done, and how many there are."""
-        return await self._runtime.bundles.export(session_ids or None, Path(path), told or _untold)
+        `redact` replaces what looks like a secret, and the home directory. `told` gets what is done, how many Sessions
+        are done, and how many there are."""
+        return await self._runtime.bundles.export(session_ids or None, Path(path), told or _untold, redact=redact)
 
     async def import_bundle(
         self,

@@ -18,7 +18,7 @@ class ExportQuery(Record):
     """`bundle`, the default: a file that can be imported, with the whole tree. The others are the conversation of this
     Session for reading; `html` is one page without references."""
     redact: bool | None = None
-    """Replace secrets and the home directory. Not for a bundle."""
+    """Replace what looks like a secret, and the home directory."""
 
 
 class ImportPayload(Record):

@@ -60,7 +60,7 @@ class BundleManifest(Record):
     requested: tuple[str, ...]
     """The roots of the trees that were asked for. Further ones are there because these were forked from them."""
     redacted: bool = False
-    """Secrets and paths were replaced: for reading only."""
+    """What looked like a secret, and the home directory, were replaced."""
     projects: tuple[BundleProject, ...]
     sessions: tuple[BundleSession, ...]
     """A parent before its children, and the source of a fork before the fork."""
@@ -116,4 +116,6 @@ class ImportReport(Record):
     """How many were written."""
     files: int
     """How many were written."""
+    redacted: bool = False
+    """What looked like a secret, and the home directory, were replaced when the bundle was written."""
     missing_files: tuple[str, ...] = ()

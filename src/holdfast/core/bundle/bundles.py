@@ -16,11 +16,12 @@ from holdfast.core.bundle.relocation import Relocation
 from holdfast.core.bundle.selection import Selecting
 from holdfast.core.bundle.verification import MOST_BYTES, verify
 from holdfast.core.project.directory import canonical_directory
+from holdfast.core.redaction import Redaction
 from holdfast.core.session.stored_trees import StoredTrees
 from holdfast.schema.exceptions import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from holdfast.core.clock import Clock
     from holdfast.core.database.database import Database
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
     Told = Callable[[str, int, int], None]
     """Gets what is done, how many Sessions are done, and how many there are."""
+
+HOME = "/home/user"
+"""Takes the place of the home directory in a redacted bundle: directories of Sessions are absolute."""
 
 
 def _quiet(what: str, done: int, total: int) -> None:
@@ -48,22 +52,29 @@ class Bundles:
         outputs: OutputStore,
         project: Callable[[Location], Awaitable[Project]],
         clock: Clock,
+        environment: Mapping[str, str],
     ) -> None:
+        """`environment` has the secrets and the home directory that a redaction replaces."""
         self._log = log
+        self._environment = environment
         trees = StoredTrees(database)
         self._exporter = Exporter(log, database, Selecting(log, database, trees), outputs)
         self._importer = Importer(log, database, store, outputs)
         self._relocation = Relocation(log, trees, project, clock)
 
-    async def export(self, session_ids: Sequence[str] | None, path: Path, told: Told = _quiet) -> BundleReport:
+    async def export(
+        self, session_ids: Sequence[str] | None, path: Path, told: Told = _quiet, *, redact: bool = False
+    ) -> BundleReport:
         """Write a bundle with the trees of these Sessions, or of all. The file is there when it is complete; one that
-        was there is replaced then."""
+        was there is replaced then. With `redact`, secrets and the home directory are replaced in it."""
         async with complete_file(path) as file:
-            return await self._exporter.export(_given(session_ids), file, told)
+            return await self._exporter.export(_given(session_ids), file, told, redaction=self._redaction(redact))
 
-    async def export_into(self, session_ids: Sequence[str] | None, file: IO[bytes]) -> BundleReport:
+    async def export_into(
+        self, session_ids: Sequence[str] | None, file: IO[bytes], *, redact: bool = False
+    ) -> BundleReport:
         """As above, into a file that the caller owns."""
-        return await self._exporter.export(_given(session_ids), file)
+        return await self._exporter.export(_given(session_ids), file, redaction=self._redaction(redact))
 
     async def verify(self, path: Path, told: Told = _quiet) -> BundleReport:
         """Read a bundle to its end. Raises BundleInvalid."""
@@ -82,6 +93,9 @@ class Bundles:
         one = destination is not None
         report = await self._importer.import_bundle(lambda: _opened(path), most, told, one_directory=one)
         return await self._relocation.relocate(report, destination) if destination is not None else report
+
+    def _redaction(self, active: bool) -> Redaction:
+        return Redaction.of(self._environment, HOME) if active else Redaction.none()
 
 
 @asynccontextmanager

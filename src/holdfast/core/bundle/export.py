@@ -2,7 +2,7 @@
 
 The events are read twice: once for their sizes and hashes, which the manifest has in front, and once to be written. The
 log only grows, and what came after the first reading is left out, so both read the same. Memory holds one page of
-events at a time."""
+events at a time, and at most one managed file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import hashlib
 from typing import IO, TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.core.bundle.archive import READ_BYTES, ArchiveWriter
 from holdfast.core.bundle.in_thread import in_thread
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from holdfast.core.bundle.selection import SelectedSession, Selecting, Selection
     from holdfast.core.database.database import Database
     from holdfast.core.event.log import EventLog
+    from holdfast.core.redaction import Redaction
     from holdfast.core.tool.output import OutputStore
     from holdfast.schema.bundle import BundlePart
     from holdfast.schema.event import SerializedEvent
@@ -71,13 +73,15 @@ class Exporter:
         session_ids: list[str] | None,
         file: IO[bytes],
         told: Callable[[str, int, int], None] = lambda what, done, total: None,
+        *,
+        redaction: Redaction,
     ) -> BundleReport:
         """Write a bundle with the trees of these Sessions, or of all, to a file that the caller owns. `told` gets what
         is done, how many Sessions are done, and how many there are. Raises SessionNotFound."""
         selection = await self._selecting.select(session_ids)
         if not selection.sessions:
             raise InvalidRequest("There are no sessions to export.")
-        manifest = await self._manifest(selection, told)
+        manifest = await self._manifest(selection, redaction, told)
         text = msgspec.json.format(encode(manifest), indent=1) + b"\n"
         archive = ArchiveWriter(file)
         archive.begin(MANIFEST, len(text))
@@ -87,10 +91,10 @@ class Exporter:
             archive.begin(session.events.name, session.events.size)
             digest = Digest()
             async for page in self._pages(session.id, session.last):
-                await in_thread(_write_lines, archive, digest, page)
+                await in_thread(_write_lines, archive, digest, page, redaction)
             _expect_same(digest, session.events)
         for managed in manifest.files:
-            await in_thread(_write_file, archive, self._outputs.directory / managed.name, managed.content)
+            await in_thread(_write_file, archive, self._outputs.directory / managed.name, managed.content, redaction)
         await in_thread(archive.finish)
         return BundleReport(
             digest=hashlib.sha256(text).hexdigest(),
@@ -103,24 +107,27 @@ class Exporter:
             missing_files=manifest.missing_files,
         )
 
-    async def _manifest(self, selection: Selection, told: Callable[[str, int, int], None]) -> BundleManifest:
+    async def _manifest(
+        self, selection: Selection, redaction: Redaction, told: Callable[[str, int, int], None]
+    ) -> BundleManifest:
         surveyed = []
         for number, session in enumerate(selection.sessions, 1):
             told("reading", number - 1, len(selection.sessions))
-            surveyed.append(await self._survey(session, event_part_name(number)))
+            surveyed.append(await self._survey(session, event_part_name(number), redaction))
         names = sorted(frozenset().union(*(found.files for found in surveyed)))
         kept = [name for name in names if self._outputs.is_managed(self._outputs.directory / name)]
         return BundleManifest(
             format=FORMAT,
             version=VERSION,
             requested=selection.requested,
-            projects=await self._projects(surveyed),
+            redacted=redaction.active,
+            projects=await self._projects(surveyed, redaction),
             sessions=tuple(found.session for found in surveyed),
-            files=tuple([await in_thread(self._file, name, number) for number, name in enumerate(kept, 1)]),
+            files=tuple([await in_thread(self._file, name, number, redaction) for number, name in enumerate(kept, 1)]),
             missing_files=tuple(sorted(set(names) - set(kept))),
         )
 
-    async def _survey(self, session: SelectedSession, name: str) -> _Surveyed:
+    async def _survey(self, session: SelectedSession, name: str, redaction: Redaction) -> _Surveyed:
         digest, first = Digest(), -1
         projects, files = {session.project_id}, set[str]()
         async for page in self._pages(session.id, session.head):
@@ -128,11 +135,11 @@ class Exporter:
             for event in page:
                 if event.type in WITH_PROJECT:
                     projects.add(decoder(SessionUpdated).decode(event.data).info.project_id)
-            files |= await in_thread(_survey_lines, digest, page)
+            files |= await in_thread(_survey_lines, digest, page, redaction)
         described = BundleSession(
             id=session.id,
-            title=session.title,
-            directory=session.directory,
+            title=redaction.apply(session.title),
+            directory=redaction.apply(session.directory),
             project_id=session.project_id,
             parent_id=session.parent_id,
             sources=session.sources,
@@ -149,44 +156,50 @@ class Exporter:
             after = page[-1].seq
             yield [event for event in page if event.seq <= last]
 
-    async def _projects(self, surveyed: Iterable[_Surveyed]) -> tuple[BundleProject, ...]:
+    async def _projects(self, surveyed: Iterable[_Surveyed], redaction: Redaction) -> tuple[BundleProject, ...]:
         ids = sorted(frozenset().union(*(found.projects for found in surveyed)))
         rows = await self._database.fetch_large("bundle.projects", {"ids": encode_text(ids)}, into=_Project)
         known = {row.id: row for row in rows}
         return tuple(
-            BundleProject(id=id, worktree=known[id].worktree, vcs=known[id].vcs)
+            BundleProject(id=id, worktree=redaction.apply(known[id].worktree), vcs=known[id].vcs)
             if id in known
             else BundleProject(id=id, worktree="")
             for id in ids
         )
 
-    def _file(self, name: str, number: int) -> BundleFile:
+    def _file(self, name: str, number: int, redaction: Redaction) -> BundleFile:
         digest = Digest()
-        for chunk in _chunks(self._outputs.directory / name):
+        for chunk in _chunks(self._outputs.directory / name, redaction):
             digest.add(chunk)
         return BundleFile(name=name, content=digest.part(file_part_name(number)))
 
 
-def _survey_lines(digest: Digest, events: list[SerializedEvent]) -> set[str]:
+def _survey_lines(digest: Digest, events: list[SerializedEvent], redaction: Redaction) -> set[str]:
     found: set[str] = set()
     for event in events:
-        digest.add(encode_line(event))
+        digest.add(encode_line(_redacted(event, redaction)))
         found.update(name.decode() for name in MANAGED_NAME.findall(event.data))
     return found
 
 
-def _write_lines(archive: ArchiveWriter, digest: Digest, events: list[SerializedEvent]) -> None:
+def _write_lines(archive: ArchiveWriter, digest: Digest, events: list[SerializedEvent], redaction: Redaction) -> None:
     for event in events:
-        line = encode_line(event)
+        line = encode_line(_redacted(event, redaction))
         digest.add(line)
         archive.write(line)
 
 
-def _write_file(archive: ArchiveWriter, path: Path, part: BundlePart) -> None:
+def _redacted(event: SerializedEvent, redaction: Redaction) -> SerializedEvent:
+    if not redaction.active:
+        return event
+    return replace(event, data=msgspec.Raw(redaction.apply_to_json(bytes(event.data))))
+
+
+def _write_file(archive: ArchiveWriter, path: Path, part: BundlePart, redaction: Redaction) -> None:
     archive.begin(part.name, part.size)
     digest = Digest()
     try:
-        for chunk in _chunks(path):
+        for chunk in _chunks(path, redaction):
             digest.add(chunk)
             if digest.size <= part.size:
                 archive.write(chunk)
@@ -195,7 +208,12 @@ def _write_file(archive: ArchiveWriter, path: Path, part: BundlePart) -> None:
     _expect_same(digest, part)
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
+def _chunks(path: Path, redaction: Redaction) -> Iterator[bytes]:
+    """The content of a managed file. To be redacted it is read at once: a secret may be anywhere in it."""
+    if redaction.active:
+        text = path.read_bytes().decode("utf-8", "surrogateescape")
+        yield redaction.apply(text).encode("utf-8", "surrogateescape")
+        return
     with path.open("rb") as file:
         while chunk := file.read(READ_BYTES):
             yield chunk

@@ -101,6 +101,7 @@ class Importer:
                 item.session.last - max(item.head, item.session.first - 1) for item in planned if not item.complete
             ),
             files=len(done.files),
+            redacted=manifest.redacted,
             missing_files=manifest.missing_files,
         )
 
@@ -108,8 +109,6 @@ class Importer:
 
     async def _plan(self, reader: BundleReader, told: Callable[[str, int, int], None]) -> list[_Planned]:
         manifest = reader.manifest
-        if manifest.redacted:
-            raise BundleInvalid("secrets and paths were replaced in it, so that it is for reading only")
         planned = []
         relatives: set[str] = set()
         for number, session in enumerate(manifest.sessions):
@@ -119,7 +118,7 @@ class Importer:
             async for group in each_in_thread(reader.events(session)):
                 checks.look(group)
                 if head >= 0:
-                    await self._compare(session, group, head)
+                    await self._compare(session, group, head, redacted=manifest.redacted)
             checks.end()
             if head >= session.last and not session.deleted and await self._store.find(session.id) is None:
                 raise BundleConflict(f"{session.id} was deleted here, and its id cannot be used again")
@@ -135,14 +134,17 @@ class Importer:
         await self._check_relatives(relatives - {session.id for session in manifest.sessions})
         return planned
 
-    async def _compare(self, session: BundleSession, group: list[SerializedEvent], head: int) -> None:
+    async def _compare(
+        self, session: BundleSession, group: list[SerializedEvent], head: int, *, redacted: bool
+    ) -> None:
         stored = await self._log.serialized(session.id, after=group[0].seq - 1, limit=len(group))
         expected = [event for event in group if event.seq <= head]
         for ours, theirs in zip(stored, expected, strict=False):
             if _identity(ours) != _identity(theirs):
+                why = "the bundle is redacted" if redacted else "both have gone on since they were the same"
                 raise BundleConflict(
-                    f"{session.id} is here already, and its event {theirs.seq} is another one: both have gone on since "
-                    "they were the same. Import the bundle into another database"
+                    f"{session.id} is here already, and its event {theirs.seq} is another one: {why}. Import the "
+                    "bundle into another database"
                 )
         if len(stored) < len(expected):
             raise BundleConflict(f"{session.id} is here already, and begins with another event")

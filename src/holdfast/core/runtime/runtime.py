@@ -399,7 +399,7 @@ class Runtime:
         """Only exports and imports need it."""
         from holdfast.core.bundle.bundles import Bundles
 
-        return Bundles(self.log, self.database, self.store, self.outputs, self.project, self._clock)
+        return Bundles(self.log, self.database, self.store, self.outputs, self.project, self._clock, self.environment)
 
     @cached_property
     def retention(self) -> RetentionRuns:

@@ -28,13 +28,7 @@ async def export(call: ApiCall) -> RawBody:
     query: protocol.ExportQuery = call.query
     assert call.session is not None
     if (query.format or "bundle") == "bundle":
-        if query.redact:
-            raise InvalidRequest(
-                "A bundle cannot be redacted: its events would be others. Ask for json, markdown or html.",
-                kind="Query",
-                field="redact",
-            )
-        return await call.while_connected(_bundle(call))
+        return await call.while_connected(_bundle(call, redact=bool(query.redact)))
     from holdfast.server.transcript.transcript import transcript  # brings everything that renders
 
     assert query.format is not None
@@ -57,10 +51,10 @@ async def import_bundle(call: ApiCall) -> ImportReport:
         return await call.runtime.bundles.import_from(Path(file.name), directory=payload.directory, most=LARGEST_IMPORT)
 
 
-async def _bundle(call: ApiCall) -> RawBody:
+async def _bundle(call: ApiCall, *, redact: bool) -> RawBody:
     assert call.session is not None
     with tempfile.TemporaryFile(prefix="holdfast-export-") as file:
-        await call.runtime.bundles.export_into([call.session.id], file)
+        await call.runtime.bundles.export_into([call.session.id], file, redact=redact)
         if file.tell() > LARGEST:
             raise Conflict(
                 f"The bundle has {file.tell():,} bytes, and at most {LARGEST:,} are sent; use `holdfast export`",

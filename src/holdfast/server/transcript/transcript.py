@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
+from holdfast.core.redaction import Redaction
 from holdfast.core.session.errors import MessageUndecodable
 from holdfast.core.session.stored_messages import AFTER_ALL, BEFORE_ALL
 from holdfast.schema.codec import encode
@@ -17,7 +18,6 @@ from holdfast.server.conversation import Conversation
 from holdfast.server.render.call_body import call_body
 from holdfast.server.transcript.markdown import MarkdownWriter
 from holdfast.server.transcript.page import PageWriter
-from holdfast.server.transcript.redaction import Redaction
 from holdfast.server.types import RawBody
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ class _Reading:
     def _redacted(self, message: StoredMessage) -> StoredMessage:
         if not self.redaction.active:
             return message
-        text = bytes(message.wire).decode("utf-8", "replace")
-        return message.replace(wire=self.redaction.apply(text).encode())
+        return message.replace(wire=self.redaction.apply_to_json(bytes(message.wire)))
 
 
 class _Pieces:
