@@ -76,7 +76,7 @@ class EventLog:
         self.signals = Signals(database)
         self.relay = Relay(database, self.bus, self.signals, self._announcements)
         self._observable = frozenset(item.type for item in manifest.latest.values() if item.public)
-        rebuild = Rebuild(database, manifest, self._preparation, self.latest, self._page_for_rebuild)
+        rebuild = Rebuild(database, manifest, self._preparation)
         self.rebuild = rebuild.rebuild
         self.verify = rebuild.verify
         self.projected = rebuild.projected
@@ -390,9 +390,6 @@ class EventLog:
             event = replace(row.envelope(aggregate_id), location=place)
             announcements.append(Announcement(event.id, event.type, aggregate_id, encode(event), row.seq, relayed=True))
         return announcements
-
-    async def _page_for_rebuild(self, aggregate_id: str, after: int) -> list[SerializedEvent]:
-        return await self.serialized(aggregate_id, after=after)
 
 
 class _Place(Frozen):
