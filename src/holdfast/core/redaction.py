@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import os
 import re
 from typing import TYPE_CHECKING, Any, Self
 
-import msgspec
-
 from holdfast.core.secret import HIDDEN, is_secret
-from holdfast.schema.codec import encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +73,13 @@ class Redaction:
 
     def apply_to_json(self, document: bytes) -> bytes:
         """The document with its strings and names replaced. Texts in `data:` URIs are looked into, other media not."""
-        return encode(self._value(msgspec.json.decode(document))) if self.active else document
+        if not self.active:
+            return document
+        try:
+            value = self._value(json.loads(document))
+            return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        except (ValueError, RecursionError):  # half of a surrogate pair, a number without a value
+            return self.apply(document.decode("utf-8", "replace")).encode()
 
     def _value(self, value: Any) -> Any:
         match value:
