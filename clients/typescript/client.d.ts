@@ -996,6 +996,7 @@ export interface Hello {
   readonly version: string
   readonly now: number
   readonly head?: number
+  readonly role?: "admin" | "approve" | "prompt" | "read"
 }
 
 export interface Idle {

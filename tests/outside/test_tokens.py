@@ -50,6 +50,16 @@ def test_a_token_is_shown_once_listed_without_its_secret_and_revoked(holdfast: M
     assert (gone.code, "token list" in gone.err) == (1, True)
 
 
+@pytest.mark.parametrize("role", ["read", "prompt", "approve", "admin"])
+def test_the_stream_of_the_page_begins_with_the_role(holdfast: Machine, server: Server, role: str) -> None:
+    """WEB-447: so that the page offers what is allowed."""
+    headers = {"authorization": f"Bearer {created(holdfast, role, '--role', role)}"}
+    with httpx2.stream("GET", f"{server.url}/web/stream", headers=headers, verify=NO_TLS, timeout=PATIENCE) as stream:
+        first = next(line for line in stream.iter_lines() if line.startswith("data: "))
+    hello = json.loads(first.removeprefix("data: "))
+    assert (hello["type"], hello["role"]) == ("hello", role)
+
+
 def test_a_token_outlives_the_server(holdfast: Machine, serve: Serve) -> None:
     """OPS-300: it is in the database."""
     made = created(holdfast, "ci", "--role", "read", "--json")

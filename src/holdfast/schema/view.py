@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from holdfast.schema.access import Role
 from holdfast.schema.overview import OpenRequest, OverviewSession
 from holdfast.schema.prompt import Admission
 from holdfast.schema.record import Record
@@ -19,6 +20,8 @@ class Hello(Record, tag_field="type", tag="hello"):
     """The server's clock, in milliseconds since the epoch."""
     head: int | None = None
     """The last sequence of the followed Session."""
+    role: Role | None = None
+    """What the reader may do. A page does not offer what is not allowed; the server refuses it in any case."""
 
 
 class Entries(Record, tag_field="type", tag="entries"):

@@ -137,8 +137,10 @@ class Pages:
         released = self._limiting.follow(caller) if self._limiting is not None else None
         ended = self._ends.open(caller.ends)
         reached = int(after) if after is not None else None
-        version = self._assets().version
-        return Streamed(stream.frames(self._runtime, session_id, reached, ended, version=version), ended, released)
+        frames = stream.frames(
+            self._runtime, session_id, reached, ended, version=self._assets().version, role=caller.role
+        )
+        return Streamed(frames, ended, released)
 
 
 def _checked_method(method: str, path: str) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.core.event.bus import Announcement, Subscription
     from holdfast.core.event.signal import Flag
     from holdfast.core.runtime.runtime import Runtime
+    from holdfast.schema.access import Role
     from holdfast.server.types import Frames
 
 CAPACITY = 1_024
@@ -42,12 +43,18 @@ UNANNOUNCED_SECONDS = 3.0
 
 
 def frames(
-    runtime: Runtime, session_id: str | None, after: int | None, ended: asyncio.Event, *, version: str = ""
+    runtime: Runtime,
+    session_id: str | None,
+    after: int | None,
+    ended: asyncio.Event,
+    *,
+    version: str = "",
+    role: Role = "admin",
 ) -> Frames:
     """`ended` is set when the person signs out. `version` is that of the page's files, with which a page compares its
-    own."""
+    own. `role` is that of the person."""
     followed = Followed(runtime, session_id) if session_id is not None else None
-    return _frames(runtime, followed, after, ended, version)
+    return _frames(runtime, followed, after, ended, version, role)
 
 
 def text_frames(runtime: Runtime, session_id: str, after: int | None) -> Frames:
@@ -62,6 +69,7 @@ async def _frames(
     after: int | None,
     ended: asyncio.Event,
     version: str,
+    role: Role | None = None,
     *,
     page: bool = True,
 ) -> Frames:
@@ -74,7 +82,7 @@ async def _frames(
         stack.enter_context(runtime.log.signals.watch(watch.committed))
         dirty = stack.enter_context(runtime.log.signals.follow(session_id)) if session_id is not None else None
         head = await followed.head() if followed is not None else None
-        yield framed(Hello(version=version, now=runtime.now(), head=head))
+        yield framed(Hello(version=version, now=runtime.now(), head=head, role=role))
         batch: list[Announcement] = []
         if followed is not None:
             async for chunk in followed.catch_up(after):

@@ -1,5 +1,5 @@
 // The cards of questions and forms: fields, what makes them count, and the answer that is sent.
-import { h, plain, toast } from './dom.js';
+import { h, lacks, plain, toast } from './dom.js';
 import { get, post, at, ApiError } from './data.js';
 
 let made = 0;
@@ -20,7 +20,7 @@ export function questionBody(request, answer) {
 	};
 	const dismiss = h('button.btn', { type: 'button', 'data-do': 'deny', onclick: () => answer('Dismissed', `${path}/reject`, {}) }, 'Dismiss');
 	return h('form.ask-body', { onsubmit: submit, oninput: check, onchange: check }, parts.map((part) => part.el),
-		h('div.ask-acts', send, dismiss, h('span.ask-hint', 'Dismissing ends the turn')));
+		h('div.ask-acts', { 'data-needs': 'approve' }, send, dismiss, h('span.ask-hint', 'Dismissing ends the turn')), lacks('approve', 'Answering'));
 }
 
 function question({ question: text, header, options, multiple, custom }) {
@@ -69,8 +69,9 @@ export function formBody(request, answer) {
 	};
 	refresh();
 	return h('form.ask-body.fields', { onsubmit: submit, oninput: refresh, onchange: refresh }, parts.map(({ el }) => el),
-		h('div.ask-acts', h('button.btn.primary', { 'data-do': 'once' }, 'Answer'),
-			h('button.btn', { type: 'button', 'data-do': 'deny', onclick: () => answer('Declined', `/form/${request.id}/cancel`, { decline: true }) }, 'Decline')));
+		h('div.ask-acts', { 'data-needs': 'approve' }, h('button.btn.primary', { 'data-do': 'once' }, 'Answer'),
+			h('button.btn', { type: 'button', 'data-do': 'deny', onclick: () => answer('Declined', `/form/${request.id}/cancel`, { decline: true }) }, 'Decline')),
+		lacks('approve', 'Answering'));
 }
 
 function holds({ op, value }, given) {

@@ -159,8 +159,8 @@ function drawUser({ entry }, context) {
 	const past = state.at != null;
 	return h('div.user',
 		h('header', h('b', 'You'), entry.command ? h('span.tag', `/${entry.command}`) : null, joined, h('time.dim', moment(entry.time.created)), h('span.grow'),
-			h('span.acts', past ? null : ib('branch', 'Fork from before this', () => context.fork(entry.id)),
-				past ? null : ib('revert', 'Revert to before this', () => context.revert(entry.id)),
+			h('span.acts', past ? null : ib('branch', 'Fork from before this', () => context.fork(entry.id), { 'data-needs': 'prompt' }),
+				past ? null : ib('revert', 'Revert to before this', () => context.revert(entry.id), { 'data-needs': 'prompt' }),
 				ib('copy', 'Copy', () => copy(entry.text)))),
 		h('div.md', { html: entry.html }), entry.files?.length ? h('div.files', entry.files.map(drawFile)) : null);
 }
@@ -304,7 +304,7 @@ function drawTurn({ entry, turn }, context) {
 function drawFailure({ entry }, context) {
 	if (/interrupted/i.test(entry.error)) return h('div.mark', h('span.mark-l', icon('stop'), h('b', 'Interrupted'), h('span', entry.error)));
 	return h('div.turnfail', { role: 'note' }, icon('alert'), h('div', h('b', 'The turn failed'), h('p', entry.error),
-		h('div.row', h('button.btn.small', { type: 'button', onclick: () => context.retry() }, 'Try again'),
+		h('div.row', h('button.btn.small', { type: 'button', 'data-needs': 'prompt', onclick: () => context.retry() }, 'Try again'),
 			h('button.btn.small', { type: 'button', onclick: () => copy(entry.error) }, 'Copy details'))));
 }
 

@@ -1,5 +1,5 @@
 // Below a conversation: the plan, open requests, pending inputs, and the composer.
-import { h, ib, icon, put, announce, toast, reconcile } from './dom.js';
+import { h, ib, icon, lacks, put, announce, toast, reconcile } from './dom.js';
 import { state, post, del, sessionPath } from './data.js';
 import { askList } from './home.js';
 import { composer } from './composer.js';
@@ -29,10 +29,12 @@ export function sessionDock(id, sent) {
 	});
 	const past = h('div.composer.off', { hidden: true }, h('p', 'You are looking at the past. Nothing can be sent from here.'),
 		h('button.btn.small', { type: 'button', onclick: () => goTo(null) }, 'Back to now'));
-	const el = h('footer.dock', plan, asks, pending, writer, past);
+	writer.dataset.needs = 'prompt';
+	const look = lacks('prompt', 'Sending');
+	const el = h('footer.dock', plan, asks, pending, writer, look, past);
 	const update = () => {
 		const before = state.at != null;
-		for (const part of [plan, asks, pending, writer]) part.hidden = before || state.load === 'gone';
+		for (const part of [plan, asks, pending, writer, look]) part.hidden = before || state.load === 'gone';
 		past.hidden = !before;
 		drawPlan(plan, state.status?.todos || []);
 		drawPending(pending, id, writer);
@@ -90,7 +92,7 @@ function pendingRow(id, input, writer) {
 	const text = input.prompt.description || input.prompt.text || (input.prompt.files || []).map((file) => file.name).join(', ');
 	const path = sessionPath(id, `/inbox/${input.id}/${queued ? 'steer' : 'queue'}`);
 	const other = queued ? 'Steer instead' : 'Queue instead';
-	const change = h('button.btn.small.quiet', { type: 'button', onclick: () => act('Its delivery was not changed', post(path)) }, other);
+	const change = h('button.btn.small.quiet', { type: 'button', 'data-needs': 'prompt', onclick: () => act('Its delivery was not changed', post(path)) }, other);
 	const withdraw = async () => {
 		try {
 			await del(sessionPath(id, `/pending/${input.id}`));
@@ -101,7 +103,8 @@ function pendingRow(id, input, writer) {
 		}
 	};
 	return h('div.pending', h('span.tag', queued ? 'Queued' : 'Steer'), h('span.pending-text', { title: text }, text),
-		h('span.dim.num', queued ? 'when it would go idle' : 'at the next boundary', ` · #${input.admittedSeq}`), change, ib('x', 'Withdraw', withdraw));
+		h('span.dim.num', queued ? 'when it would go idle' : 'at the next boundary', ` · #${input.admittedSeq}`), change,
+		ib('x', 'Withdraw', withdraw, { 'data-needs': 'prompt' }));
 }
 
 function outgoingRow(item, writer) {

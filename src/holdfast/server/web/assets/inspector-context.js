@@ -144,7 +144,7 @@ function checkpointSection(panel, checkpoint) {
 			() => h('div.src-body', text('Summary', checkpoint.summary), text('Recent', checkpoint.recent)),
 			{ class: 'plain' },
 		),
-		h('div.row', h('button.btn.small', { type: 'button', onclick: undo, title: 'Possible while nothing followed it' }, 'Undo')),
+		h('div.row', h('button.btn.small', { type: 'button', 'data-needs': 'prompt', onclick: undo, title: 'Possible while nothing followed it' }, 'Undo')),
 	);
 }
 

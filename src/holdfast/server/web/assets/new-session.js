@@ -1,5 +1,5 @@
 // The page that starts a Session: where, by whom, with which model, and the first prompt.
-import { h, baseName, put, toast } from './dom.js';
+import { h, baseName, lacks, put, toast } from './dom.js';
 import { state, get, post, newID, saveDraft, ApiError } from './data.js';
 import { composer, noProvider } from './composer.js';
 import { usableModels, isOffline } from './completion.js';
@@ -32,6 +32,7 @@ export function newSessionPage(query) {
 		chooseModel: (model) => { chosen.model = model; writer.update(); },
 		submit: (draft) => create(directory.value.trim(), chosen, draft, writer),
 	});
+	writer.dataset.needs = 'prompt';
 	const checkModels = async () => {
 		const models = await usableModels(directory.value.trim()).catch(() => []);
 		const none = models.length > 0 && models.every(isOffline);
@@ -54,7 +55,8 @@ export function newSessionPage(query) {
 	}).catch(() => checkModels());
 	return h('section.page.narrow.newp', { 'aria-labelledby': 'h1' }, h('header.page-head', h('h1', { id: 'h1' }, 'New session')),
 		h('label.stackd', 'Directory on the server', directory), suggestions, recent,
-		h('p.dim', { id: 'directory-hint' }, 'The agent reads and changes files there. Outside of it, it asks.'), note, writer);
+		h('p.dim', { id: 'directory-hint' }, 'The agent reads and changes files there. Outside of it, it asks.'), note,
+		lacks('prompt', 'A new session'), writer);
 }
 
 const serverDirectory = () => get('/api/location').then((found) => (found.data ?? found).directory ?? '', () => '');

@@ -115,7 +115,7 @@ export function drainsPanel(page) {
 						'Interrupt',
 						() => post(`/api/session/${drain.sessionID}/interrupt`),
 						'Interrupted',
-						{ class: 'link', 'aria-label': `Interrupt ${drain.title}` },
+						{ class: 'link', 'data-needs': 'prompt', 'aria-label': `Interrupt ${drain.title}` },
 					),
 				],
 			})),
@@ -185,7 +185,7 @@ export function doctorPanel(page) {
 	};
 	const button = h(
 		'button.btn.small',
-		{ type: 'button', disabled: doctor.busy, 'data-key': 'doctor', onclick: run },
+		{ type: 'button', disabled: doctor.busy, 'data-key': 'doctor', 'data-needs': 'admin', onclick: run },
 		doctor.report ? 'Check again' : 'Check',
 	);
 	return panel('Doctor', button, h('div.doctor', { 'aria-live': 'polite' }, doctorState(doctor)));
@@ -302,8 +302,12 @@ function mcpServer(page, server) {
 		status === 'connected' || status === 'pending'
 			? action(page, `mcp-${server.name}`, 'Disconnect', () => post(path('disconnect')), `${server.name} is disconnected`, {
 					'aria-label': `Disconnect ${server.name}`,
+					'data-needs': 'admin',
 				})
-			: action(page, `mcp-${server.name}`, 'Connect', () => post(path('connect')), null, { 'aria-label': `Connect ${server.name}` });
+			: action(page, `mcp-${server.name}`, 'Connect', () => post(path('connect')), null, {
+					'aria-label': `Connect ${server.name}`,
+					'data-needs': 'admin',
+				});
 	return h(
 		'li',
 		{ 'data-id': server.name },
