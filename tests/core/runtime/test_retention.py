@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 from holdfast.core.config.retention import RetentionPolicy
 from holdfast.core.config.schema import ProjectRetention, Retention
-from holdfast.core.runtime.retention import DAY, Tree, _by_age_and_count
+from holdfast.core.runtime.retention import DAY, SLICE, Tree, _by_age_and_count, _in_removal_order
 
 NOW = 1000 * DAY
 
@@ -27,7 +28,7 @@ def tree(id: str, *, days: float = 0, directory: str = "/work", **marks: Any) ->
 
 def chosen(trees: list[Tree], projects: dict[str, ProjectRetention] | None = None, **general: Any) -> dict[str, str]:
     policy = RetentionPolicy(Retention(**general), projects or {}, None)
-    return _by_age_and_count(trees, policy, NOW)
+    return asyncio.run(_by_age_and_count(asyncio.run(_in_removal_order(trees)), policy, NOW))
 
 
 def test_archived_ones_have_an_age_of_their_own() -> None:
@@ -65,3 +66,14 @@ def test_the_innermost_directory_counts(tmp_path: Path) -> None:
         "a": "not changed for 20 days",
         "b": "more than 0 sessions of /work/deep",
     }
+
+
+def test_any_number_of_trees_is_in_one_order() -> None:
+    """OPS-110: archived first, then by the last change; of those that changed together the newer one stays longer."""
+    trees = [
+        tree(f"ses_{(number * 37) % 10_000:05}", days=number % 7, archived=number % 3 == 0)
+        for number in range(5 * SLICE + 3)
+    ]
+    expected = sorted(trees, key=lambda tree: tree.id, reverse=True)  # newer ids come first
+    expected.sort(key=lambda tree: (not tree.archived, tree.updated))
+    assert asyncio.run(_in_removal_order(trees)) == expected

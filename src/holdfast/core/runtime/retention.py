@@ -1,29 +1,41 @@
-"""Chooses the trees of Sessions that a retention policy names. Sorting many runs beside the loop."""
+"""Chooses the trees of Sessions that a retention policy names, of any number of them.
+
+What takes long is done in slices with pauses. Without these, here or in a thread, each of the many changes between
+threads that a turn needs would wait up to 5 ms for the interpreter."""
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.schema.codec import encode_text
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.retention import RetentionItem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from holdfast.core.config.retention import RetentionPolicy
     from holdfast.core.config.schema import ProjectRetention
     from holdfast.core.database.database import Database
 
 DAY = 24 * 60 * 60 * 1000
-PAGE = 2000
+PAGE = 500
+SLICE = 200
+"""Items that are worked on at once, in less than a millisecond."""
+PAUSE_SECONDS = 0.001
 OVERHEAD = 1.5
 """Bytes of the file for each byte of the rows: keys, indexes and pages that are not full."""
 
+NEWER_FIRST = {code: 127 - code for code in range(128)}
+"""Reverses the order of ids, in which newer ones come first."""
 
-class Tree(Frozen):
+T = TypeVar("T")
+
+
+class Tree(Frozen, gc=False):
     id: str
     title: str
     directory: str
@@ -61,12 +73,13 @@ class RetentionChoice:
 
     async def plan(self, policy: RetentionPolicy, now: int, used: int | None) -> Plan:
         """`used` is how many bytes of the database are in use, if a limit for them counts."""
-        trees = await self.trees()
-        chosen = await asyncio.to_thread(_by_age_and_count, trees, policy, now)
+        trees = await _in_removal_order(await self.trees())
+        chosen = await _by_age_and_count(trees, policy, now)
         if policy.general.size is not None and used is not None:
             await self._by_size(trees, chosen, used - policy.general.size * 1_000_000)
         kept = await self._without_kept_sources(trees, chosen)
-        return Plan(tuple(trees), await asyncio.to_thread(_items, trees, chosen), tuple(kept))
+        items = [tree.item(chosen[tree.id]) async for tree in _in_slices(trees) if tree.id in chosen]
+        return Plan(tuple(trees), tuple(items), tuple(kept))
 
     async def trees(self) -> list[Tree]:
         rows: list[_Row] = []
@@ -77,7 +90,7 @@ class RetentionChoice:
             after = page[-1].id
             rows += page
         busy = {str(id) for (id,) in await self._database.fetch_large("retention.busy", {})}
-        return await asyncio.to_thread(_grouped, rows, busy)
+        return await _grouped(rows, busy)
 
     async def unchanged(self, items: Sequence[RetentionItem]) -> set[str]:
         """The ids of those that were neither used nor pinned since they were chosen."""
@@ -92,10 +105,10 @@ class RetentionChoice:
         }
 
     async def _by_size(self, trees: list[Tree], chosen: dict[str, str], excess: float) -> None:
-        for tree in _removal_order(trees):
+        for tree in trees:
             if tree.id in chosen:
                 excess -= await self._bytes(tree) * OVERHEAD
-        for tree in _removal_order(trees):
+        for tree in trees:
             if excess <= 0:
                 return
             if tree.id not in chosen and tree.removable:
@@ -132,7 +145,7 @@ class _State(Frozen):
     busy: bool
 
 
-class _Row(Frozen):
+class _Row(Frozen, gc=False):
     id: str
     parent_id: str | None
     title: str
@@ -142,16 +155,20 @@ class _Row(Frozen):
     time_pinned: int | None
 
 
-def _grouped(rows: list[_Row], busy: set[str]) -> list[Tree]:
+async def _in_slices(items: Iterable[T]) -> AsyncIterator[T]:
+    """Lets others run after every few items."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % SLICE == 0:
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _grouped(rows: list[_Row], busy: set[str]) -> list[Tree]:
     known = {row.id: row for row in rows}
     members: dict[str, list[_Row]] = {}
-    for row in rows:
+    async for row in _in_slices(rows):
         members.setdefault(_root(row, known), []).append(row)
-    return [_tree(known[root], found, busy) for root, found in members.items()]
-
-
-def _items(trees: list[Tree], chosen: dict[str, str]) -> tuple[RetentionItem, ...]:
-    return tuple(tree.item(chosen[tree.id]) for tree in _removal_order(trees) if tree.id in chosen)
+    return [_tree(known[root], found, busy) async for root, found in _in_slices(members.items())]
 
 
 def _root(row: _Row, rows: dict[str, _Row]) -> str:
@@ -175,29 +192,41 @@ def _tree(root: _Row, members: list[_Row], busy: set[str]) -> Tree:
     )
 
 
-def _removal_order(trees: Iterable[Tree]) -> list[Tree]:
+async def _in_removal_order(trees: list[Tree]) -> list[Tree]:
     """Archived ones first, then the ones that did not change for longest."""
-    oldest_first = sorted(trees, key=lambda tree: tree.id, reverse=True)  # our ids sort newest first
-    return sorted(oldest_first, key=lambda tree: (not tree.archived, tree.updated))
+    parts = []
+    for start in range(0, len(trees), SLICE):
+        parts.append(sorted(trees[start : start + SLICE], key=_removal_place))
+        await asyncio.sleep(PAUSE_SECONDS)
+    return [tree async for tree in _in_slices(heapq.merge(*parts, key=_removal_place))]
 
 
-def _by_age_and_count(trees: list[Tree], policy: RetentionPolicy, now: int) -> dict[str, str]:
-    """Reasons by the ids of the trees that go."""
+def _removal_place(tree: Tree) -> tuple[bool, int, str]:
+    return not tree.archived, tree.updated, tree.id.translate(NEWER_FIRST)
+
+
+async def _by_age_and_count(trees: Iterable[Tree], policy: RetentionPolicy, now: int) -> dict[str, str]:
+    """Reasons by the ids of the trees that go. The trees are in the order in which they go."""
     chosen: dict[str, str] = {}
     groups: dict[str | None, list[Tree]] = {}
-    for tree in trees:
-        groups.setdefault(_project(tree, policy), []).append(tree)
+    async for tree in _in_slices(trees):
+        project = _project(tree, policy)
+        groups.setdefault(project, []).append(tree)
+        if tree.removable and (reason := _too_old(tree, _limits(project, policy), now)) is not None:
+            chosen[tree.id] = reason
     for project, group in groups.items():
-        limits: ProjectRetention = policy.projects[project] if project is not None else policy.general
-        for tree in group:
-            if tree.removable and (reason := _too_old(tree, limits, now)) is not None:
-                chosen[tree.id] = reason
-        if limits.count is not None:
-            excess = len(group) - len([tree for tree in group if tree.id in chosen]) - limits.count
-            more = [tree for tree in _removal_order(group) if tree.removable and tree.id not in chosen]
-            where = f" of {project}" if project is not None else ""
-            chosen |= {tree.id: f"more than {limits.count:,} sessions{where}" for tree in more[: max(excess, 0)]}
+        if (count := _limits(project, policy).count) is None:
+            continue
+        left = [tree for tree in group if tree.id not in chosen]
+        removable = [tree for tree in left if tree.removable]
+        where = f" of {project}" if project is not None else ""
+        reason = f"more than {count:,} sessions{where}"
+        chosen |= dict.fromkeys((tree.id for tree in removable[: max(len(left) - count, 0)]), reason)
     return chosen
+
+
+def _limits(project: str | None, policy: RetentionPolicy) -> ProjectRetention:
+    return policy.projects[project] if project is not None else policy.general
 
 
 def _project(tree: Tree, policy: RetentionPolicy) -> str | None:
