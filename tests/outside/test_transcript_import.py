@@ -1,9 +1,11 @@
-"""Conversations of OpenCode become Sessions: from the folder of 1.x, and from exported files."""
+"""Conversations of OpenCode become Sessions: from the files and the database of 1.x, and from exported files."""
 
 from __future__ import annotations
 
 import json
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +135,46 @@ def stored(folder: Path, record: Json, messages: list[Json]) -> Path:
     return storage.parent
 
 
+SCHEMA = """
+create table project (id text primary key, worktree text not null, vcs text, time_created integer);
+create table session (id text primary key, project_id text not null, parent_id text, slug text, directory text not null,
+  title text not null, version text not null, share_url text, revert text, time_created integer not null,
+  time_updated integer not null, time_archived integer);
+create table message (id text primary key, session_id text not null, time_created integer, time_updated integer,
+  data text not null);
+create table part (id text primary key, message_id text not null, session_id text not null, time_created integer,
+  time_updated integer, data text not null);
+create table todo (session_id text not null, content text not null, status text not null, position integer not null);
+"""
+
+
+def without(value: Json, *names: str) -> str:
+    return json.dumps({name: item for name, item in value.items() if name not in names})
+
+
+def in_database(path: Path, *conversations: tuple[Json, list[Json]]) -> Path:
+    """As later versions of OpenCode 1.x store it."""
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("pragma journal_mode=wal")
+        database.executescript(SCHEMA)
+        for record, messages in conversations:
+            id, directory, time = record["id"], record["directory"], record["time"]
+            project = (record["projectID"], directory)
+            database.execute("insert or ignore into project (id, worktree) values (?, ?)", project)
+            columns = "id, project_id, parent_id, directory, title, version, time_created, time_updated, time_archived"
+            values = (id, project[0], record.get("parentID"), directory, record["title"], record["version"])
+            times = (time["created"], time["updated"], time.get("archived"))
+            database.execute(f"insert into session ({columns}) values (?,?,?,?,?,?,?,?,?)", (*values, *times))
+            for message in messages:
+                header = message["info"]
+                row = (header["id"], id, header["time"]["created"], without(header, "id", "sessionID"))
+                database.execute("insert into message (id, session_id, time_created, data) values (?,?,?,?)", row)
+                for part in message["parts"]:
+                    row = (part["id"], header["id"], id, without(part, "id", "messageID"))
+                    database.execute("insert into part (id, message_id, session_id, data) values (?,?,?,?)", row)
+    return path
+
+
 async def conversation_of(hf: Holdfast, session_id: str) -> Json:
     document: Json = json.loads(await hf.sessions.export(session_id, format="json"))
     return document
@@ -176,6 +218,32 @@ async def test_a_stored_conversation_of_1x_becomes_a_session(world: World) -> No
     sent = json.dumps(world.model.last.body)
     assert "It is a picture." in sent
     assert "was not part of the conversation" in sent
+
+
+async def test_the_database_of_1x_gives_the_same_as_its_files(world: World) -> None:
+    """OPS-430, OPS-431: children with their parents, while OpenCode has it open; the files beside it are not read."""
+    child = [user(1, {"type": "text", "text": "do it"}, session=CHILD), assistant(2, session=CHILD)]
+    records = info(world.project), info(world.project, CHILD, parentID=PARENT)
+    stored(world.home, records[0], conversation())
+    folder = stored(world.home, records[1], child)
+    async with world.host() as hf:
+        of_files = (await hf.import_transcripts(folder)).sessions
+        first = [await conversation_of(hf, id) for id in (PARENT, CHILD)]
+    path = in_database(folder / "opencode.db", (records[0], conversation()), (records[1], child))
+    stored(world.home, info(world.project, "ses_4f0b5c3d6ffeT7YwAbCdEfGhIj"), [])
+    before = path.read_bytes()
+    with closing(sqlite3.connect(path)) as open_elsewhere:
+        open_elsewhere.execute("insert into todo values (?, 'look', 'pending', 0)", (PARENT,))
+        open_elsewhere.rollback()
+        for number, given in enumerate((folder, path)):
+            async with world.host(data=world.home / f"other{number}") as hf:
+                report = await hf.import_transcripts(given)
+                assert report.refused == ()
+                assert report.sessions == of_files
+                assert [await conversation_of(hf, id) for id in (PARENT, CHILD)] == first
+                assert (await hf.import_transcripts(given)).sessions[0].outcome == "unchanged"
+                assert await hf.verify() == []
+    assert path.read_bytes() == before
 
 
 async def test_an_import_executes_nothing_and_again_changes_nothing(world: World) -> None:

@@ -32,7 +32,7 @@ SHOWN = 20
 @click.option("--json", "as_json", is_flag=True, help="Print each report as a line of JSON, and no progress.")
 def command(files: tuple[str, ...], directory: str | None, as_json: bool) -> None:
     """Take the sessions of bundles into the database, or conversations of OpenCode: a file that `opencode export`
-    wrote, or the directory `storage` of OpenCode 1.x.
+    wrote, or the directory in which OpenCode 1.x stores them.
 
     A bundle is imported as a whole or not at all. Sessions that are there already stay as they are; one with the same
     id and another history refuses the bundle. Nothing is executed: unfinished work waits for

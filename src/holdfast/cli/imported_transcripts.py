@@ -17,16 +17,17 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 JSON_START = b"{"
+DATABASE_START = b"SQLite format 3"
 LOOKED_AT = 4096
 
 
 def is_transcript(path: str) -> bool:
-    """Whether it is a directory or JSON. Bundles are compressed."""
+    """Whether it is a directory, JSON or a database. Bundles are compressed."""
     if os.path.isdir(path):
         return True
     try:
         with open(path, "rb") as file:
-            return file.read(LOOKED_AT).lstrip().startswith(JSON_START)
+            return file.read(LOOKED_AT).lstrip().startswith((JSON_START, DATABASE_START))
     except OSError:
         return False
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.outside.test_transcript_import import SCHEMA, in_database
 
-from holdfast.core.bundle.opencode import source
+from holdfast.core.bundle.opencode import source, stored_database
 from holdfast.core.bundle.opencode.foreign import DEEPEST, amount, is_deep, is_id, number
 from holdfast.core.bundle.opencode.source import Storage, read_file
+from holdfast.core.bundle.opencode.stored_database import StoredDatabase, database_at
 from holdfast.core.bundle.opencode.transcript import TranscriptInvalid
 
 FIRST, SECOND = "ses_00000000000000000000000001", "ses_00000000000000000000000002"
@@ -75,3 +79,64 @@ def test_values_of_other_types_are_absent() -> None:
         nested = [nested]
     assert not is_deep(nested)
     assert is_deep({"a": [nested]})
+
+
+def told(id: str, **more: Any) -> dict[str, Any]:
+    time = {"created": 1, "updated": 2}
+    return {"id": id, "projectID": "p", "directory": "/x", "title": "t", "version": "1", "time": time, **more}
+
+
+def changed(path: Path, script: str) -> StoredDatabase:
+    with closing(sqlite3.connect(path)) as database, database:
+        database.executescript(script)
+    return StoredDatabase(path)
+
+
+def test_what_is_no_database_of_opencode_is_refused(tmp_path: Path) -> None:
+    """OPS-435: with the reason."""
+    damaged = tmp_path / "damaged.db"
+    damaged.write_bytes(b"SQLite format 3\0" + b"x" * 10_000)
+    assert database_at(damaged) == damaged
+    with pytest.raises(TranscriptInvalid, match="cannot be read"):
+        StoredDatabase(damaged)
+    with pytest.raises(TranscriptInvalid, match=r"no table `session`.*takes backups"):
+        changed(tmp_path / "other.db", "create table notes (id text)")
+    with pytest.raises(TranscriptInvalid, match="no table `message`"):
+        changed(
+            tmp_path / "view.db", SCHEMA + "alter table message rename to m; create view message as select * from m"
+        )
+    os.mkfifo(tmp_path / "pipe.db")
+    assert database_at(tmp_path / "pipe.db") is None
+    assert database_at(tmp_path) is None
+
+
+def test_hostile_rows_of_a_database_are_refused_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OPS-435: the other Sessions are read."""
+    path = in_database(tmp_path / "opencode.db", (told(FIRST), []), (told(SECOND), []))
+    assert database_at(tmp_path) == path
+    database = changed(
+        path,
+        f"""
+        insert into session (id, project_id, directory, title, version, time_created, time_updated)
+        values ('../../etc', 'p', '/x', 't', '1', 1, 1);
+        insert into message (id, session_id, data) values ('msg_1', '{FIRST}', '{{"role":');
+        insert into project (id, worktree) values ('q', 7);
+        """,
+    )
+    assert [error.problem for error in database.refused] == ["'../../etc' is no id of a session"]
+    assert database.trees() == [[FIRST], [SECOND]]
+    with pytest.raises(TranscriptInvalid, match="msg_1 is no JSON"):
+        database.read(FIRST)
+    assert database.read(SECOND).worktree == "/x"
+    database.close()
+    monkeypatch.setattr(stored_database, "SESSION_BYTES", 100)
+    large = json.dumps({"role": "user", "x": "x" * 20_000})
+    database = changed(path, f"update message set data = '{large}', session_id = '{SECOND}'")
+    with pytest.raises(TranscriptInvalid, match="over the limit"):
+        database.read(SECOND)
+    database.close()
+    monkeypatch.setattr(stored_database, "FILE_BYTES", 10_000)
+    database = StoredDatabase(path)
+    with pytest.raises(TranscriptInvalid, match="cannot be read"):
+        database.read(SECOND)
+    database.close()

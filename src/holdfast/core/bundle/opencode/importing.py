@@ -18,6 +18,7 @@ from holdfast.core.bundle.lines import Digest, encode_line
 from holdfast.core.bundle.opencode.events import conversation_events
 from holdfast.core.bundle.opencode.foreign import derived_id, is_id
 from holdfast.core.bundle.opencode.source import Storage, read_file
+from holdfast.core.bundle.opencode.stored_database import StoredDatabase, database_at
 from holdfast.core.bundle.opencode.transcript import TranscriptInvalid
 from holdfast.core.bundle.reading import MANIFEST, event_part_name
 from holdfast.schema.bundle import FORMAT, VERSION, BundleManifest, BundleProject, BundleSession
@@ -57,11 +58,21 @@ class TranscriptImporter:
         directory: str | None = None,
         told: Callable[[str, int, int], None] = lambda what, done, total: None,
     ) -> TranscriptReport:
-        """Import an exported file, or all Sessions of a folder. A tree that cannot be imported is refused as a whole,
-        and the others are imported."""
-        if not await in_thread(path.is_dir):
-            return await self._all([lambda: read_file(path)], [], directory, told)
-        storage = await in_thread(Storage, path)
+        """Import an exported file, or all Sessions of a folder or a database. A tree that cannot be imported is refused
+        as a whole, and the others are imported."""
+        if (file := await in_thread(database_at, path)) is not None:
+            database = await in_thread(StoredDatabase, file)
+            try:
+                return await self._stored(database, directory, told)
+            finally:
+                await in_thread(database.close)
+        if await in_thread(path.is_dir):
+            return await self._stored(await in_thread(Storage, path), directory, told)
+        return await self._all([lambda: read_file(path)], [], directory, told)
+
+    async def _stored(
+        self, storage: Storage | StoredDatabase, directory: str | None, told: Callable[[str, int, int], None]
+    ) -> TranscriptReport:
         trees = await in_thread(storage.trees)
         reads = [lambda tree=tree: [storage.read(id) for id in tree] for tree in trees]
         return await self._all(reads, storage.refused, directory, told)

@@ -1,4 +1,4 @@
-"""Reads conversations of OpenCode: the folder `storage` of 1.x, and exported files of 1.x, 2.0 and Holdfast.
+"""Reads conversations of OpenCode: the folder `storage` of early 1.x, and exported files of 1.x, 2.0 and Holdfast.
 
 Everything is foreign. Only regular files are read, up to a size, and no name in them becomes a path unless it is the id
 of a message or a Session."""
@@ -18,7 +18,7 @@ from holdfast.core.bundle.opencode.transcript import Transcript, TranscriptInval
 from holdfast.schema.model import ModelRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from holdfast.schema.session_message import SessionMessage
@@ -67,7 +67,7 @@ def read_file(path: Path) -> list[Transcript]:
             messages += _exported_message(raw, conversion, text(info.get("id")), lost)
         except (version2.NotConvertible, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise TranscriptInvalid(source, f"message {place + 1} cannot be read ({error})") from error
-    return [_transcript(source, info, {}, messages, conversion, lost)]
+    return [transcript_of(source, info, {}, messages, conversion, lost)]
 
 
 def _exported_message(
@@ -96,20 +96,8 @@ class Storage:
 
     def trees(self) -> list[list[str]]:
         """The ids of Sessions, each tree with parents before their children."""
-        children: dict[str | None, list[str]] = {}
-        for id, info in self._infos.items():
-            parent = info.get("parentID")
-            children.setdefault(parent if parent in self._infos and parent != id else None, []).append(id)
-        trees = []
-        for root in sorted(children.get(None, ())):
-            tree = [root]
-            for id in tree:  # grows while it is read
-                tree += sorted(children.get(id, ()))
-            trees.append(tree)
-        reached = {id for tree in trees for id in tree}
-        self.refused += [
-            TranscriptInvalid(id, "it is an ancestor of itself") for id in sorted(self._infos.keys() - reached)
-        ]
+        trees, refused = trees_of(self._infos)
+        self.refused += refused
         return trees
 
     def read(self, id: str) -> Transcript:
@@ -130,7 +118,7 @@ class Storage:
         if (self._folder / "todo" / f"{id}.json").is_file():
             lost["todo lists"] += 1
         project = self._project(text(info.get("projectID")))
-        return _transcript(id, info, project, messages, conversion, lost)
+        return transcript_of(id, info, project, messages, conversion, lost)
 
     def _records(self) -> Iterator[Json]:
         for project in _folders(self._folder / "session"):
@@ -161,7 +149,23 @@ class Storage:
             raise TranscriptInvalid(source, f"{path.name} is no JSON ({error})") from error
 
 
-def _transcript(
+def trees_of(infos: Mapping[str, Json]) -> tuple[list[list[str]], list[TranscriptInvalid]]:
+    """The ids of Sessions by trees, with parents before their children, and those that belong to none."""
+    children: dict[str | None, list[str]] = {}
+    for id, info in infos.items():
+        parent = info.get("parentID")
+        children.setdefault(parent if parent in infos and parent != id else None, []).append(id)
+    trees = []
+    for root in sorted(children.get(None, ())):
+        tree = [root]
+        for id in tree:  # grows while it is read
+            tree += sorted(children.get(id, ()))
+        trees.append(tree)
+    reached = {id for tree in trees for id in tree}
+    return trees, [TranscriptInvalid(id, "it is an ancestor of itself") for id in sorted(infos.keys() - reached)]
+
+
+def transcript_of(
     source: str,
     info: Json,
     project: Json,
