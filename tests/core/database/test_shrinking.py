@@ -13,7 +13,15 @@ from tests.core.database.test_upgrade import OLD
 from holdfast.core.database import sqlite
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.errors import StorageError
-from holdfast.core.database.shrinking import NOT_SHRUNK, compact, file_space, shrink
+from holdfast.core.database.shrinking import (
+    HOLD_SECONDS,
+    MOST_PAGES,
+    NOT_SHRUNK,
+    _adapted,
+    compact,
+    file_space,
+    shrink,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.store("sqlite", reason="the size of a file")]
 
@@ -42,6 +50,14 @@ async def test_a_new_file_shrinks_while_others_use_it(tmp_path: Path) -> None:
     assert len(steps) > 5
     database.close()
     assert path.stat().st_size < before - 1_900_000
+
+
+def test_a_step_is_as_large_as_fits_into_its_time() -> None:
+    """OPS-116: it grows slowly, has a limit, and never becomes nothing."""
+    assert [_adapted(16, held) for held in (0.0, HOLD_SECONDS / 3, HOLD_SECONDS, HOLD_SECONDS * 4, 10.0)] == [
+        *(32, 32, 16, 4, 1)
+    ]
+    assert _adapted(MOST_PAGES, 0.0) == MOST_PAGES
 
 
 async def test_a_small_file_of_an_earlier_version_shrinks_after_its_upgrade(tmp_path: Path) -> None:

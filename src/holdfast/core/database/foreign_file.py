@@ -3,6 +3,7 @@ bounded, and nothing is written to it."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -27,15 +28,19 @@ class ForeignFile:
 
     def __init__(self, path: Path, longest: int) -> None:
         """`longest` bounds a value, in bytes. Raises ForeignFileUnreadable."""
-        try:
-            self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-            self._connection.set_busy_timeout(BUSY_MILLISECONDS)
-            self._connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
-            self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, longest)
-            for setting in SETTINGS:
-                self._connection.execute(f"pragma {setting}").fetchall()
-        except apsw.Error as error:
-            raise ForeignFileUnreadable(str(error)) from error
+        with ExitStack() as stack:
+            try:
+                self._connection = stack.enter_context(
+                    closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY))
+                )
+                self._connection.set_busy_timeout(BUSY_MILLISECONDS)
+                self._connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+                self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, longest)
+                for setting in SETTINGS:
+                    self._connection.execute(f"pragma {setting}").fetchall()
+            except apsw.Error as error:
+                raise ForeignFileUnreadable(str(error)) from error
+            stack.pop_all()
 
     def columns(self, table: str) -> frozenset[str]:
         """The columns of an ordinary table; none if there is no such table."""

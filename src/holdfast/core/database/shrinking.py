@@ -97,7 +97,14 @@ async def _shrink(path: Path, pause: Callable[[float], Awaitable[None]], told: C
                 unfolded = 0
             told(total - left, total)
             await pause(time.monotonic() - began)
-            pages = max(1, min(MOST_PAGES, round(pages * min(2.0, HOLD_SECONDS / held))))
+            pages = _adapted(pages, held)
+
+
+def _adapted(pages: int, held: float) -> int:
+    """How many pages the next step moves, if so many took so long."""
+    if held < HOLD_SECONDS / 2:
+        return min(MOST_PAGES, pages * 2)
+    return max(1, min(MOST_PAGES, round(pages * HOLD_SECONDS / held)))
 
 
 def compact(path: Path) -> int:
