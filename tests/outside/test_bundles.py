@@ -16,6 +16,7 @@ from tests.outside.world import World, ask, of_type, until
 from tests.stores.stores import STORES
 
 from holdfast import Conflict, Holdfast, InvalidRequest, NotFound, PromptInput
+from holdfast.core.bundle.selection import Selecting
 from holdfast.core.bundle.zstd import ZstdDecompressor
 from holdfast.schema.prompt import FileInput
 
@@ -143,6 +144,34 @@ async def test_equal_sessions_give_equal_bundles(world: World) -> None:
         again = await other.export_bundle(bundle(world, "c.holdfast"), session_id)
         assert await other.verify_bundle(bundle(world, "c.holdfast")) == first == again
     assert len({bundle(world, name).read_bytes() for name in ("a.holdfast", "b.holdfast", "c.holdfast")}) == 1
+
+
+async def test_a_bundle_says_what_its_events_say(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OPS-002: a title and a place that a Session gets after its last exported event are not in it."""
+    other = world.project / "below"
+    other.mkdir()
+    async with world.host() as hf:
+        session = await talked(hf, "one")
+        await hf.sessions.rename(session.id, title="Before")
+        closure, calls = Selecting._closure, [0]
+
+        async def changing(self: Selecting, roots: Any) -> Any:
+            calls[0] += 1
+            if calls[0] == 2:  # the heads were read
+                await hf.sessions.rename(session.id, title="After")
+                await hf.sessions.move(session.id, directory=str(other))
+            return await closure(self, roots)
+
+        monkeypatch.setattr(Selecting, "_closure", changing)
+        await hf.export_bundle(bundle(world), session.id)
+        await hf.export_bundle(bundle(world, "after.holdfast"), session.id)
+    async with elsewhere(world) as there:
+        for name, title, directory in (("a", "Before", world.project), ("after", "After", other)):
+            await there.import_bundle(bundle(world, f"{name}.holdfast"))
+            found = await there.sessions.get(session.id)
+            assert (found.title, found.location.directory) == (title, str(directory))
+            await there.export_bundle(bundle(world, "again.holdfast"), session.id)
+            assert bundle(world, "again.holdfast").read_bytes() == bundle(world, f"{name}.holdfast").read_bytes()
 
 
 async def test_a_second_import_changes_nothing_and_a_newer_bundle_extends(world: World) -> None:

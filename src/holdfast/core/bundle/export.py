@@ -16,6 +16,7 @@ from holdfast.core.bundle.archive import READ_BYTES, ArchiveWriter
 from holdfast.core.bundle.in_thread import in_thread
 from holdfast.core.bundle.lines import Digest, encode_line
 from holdfast.core.bundle.reading import MANIFEST, event_part_name, file_part_name
+from holdfast.core.session.errors import SessionNotFound
 from holdfast.core.tool.output import MANAGED_NAME
 from holdfast.schema.bundle import (
     FORMAT,
@@ -29,7 +30,7 @@ from holdfast.schema.bundle import (
 from holdfast.schema.codec import decoder, encode, encode_text
 from holdfast.schema.exceptions import Conflict, InvalidRequest
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.session_event import SessionUpdated
+from holdfast.schema.session_event import Moved, SessionUpdated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
     from holdfast.schema.event import SerializedEvent
 
 PAGE = 100
-WITH_PROJECT = ("session.created.1", "session.updated.1")
+WITH_RECORD = ("session.created.1", "session.updated.1")
+MOVED = "session.next.moved.1"
 
 
 class _Surveyed(Frozen):
@@ -128,20 +130,27 @@ class Exporter:
         )
 
     async def _survey(self, session: SelectedSession, name: str, redaction: Redaction) -> _Surveyed:
-        digest, first = Digest(), -1
-        projects, files = {session.project_id}, set[str]()
+        digest, first, record = Digest(), -1, None
+        projects, files = set[str](), set[str]()
         async for page in self._pages(session.id, session.head):
             first = page[0].seq if first < 0 else first
             for event in page:
-                if event.type in WITH_PROJECT:
-                    projects.add(decoder(SessionUpdated).decode(event.data).info.project_id)
+                if event.type in WITH_RECORD:
+                    record = decoder(SessionUpdated).decode(event.data).info
+                    projects.add(record.project_id)
+                elif event.type == MOVED and record is not None:
+                    directory = decoder(Moved).decode(event.data).location.directory
+                    record = replace(record, directory=directory)
             files |= await in_thread(_survey_lines, digest, page, redaction)
+        if record is None:
+            raise SessionNotFound(session.id)
+        # What the exported events say: the rows may be those of later ones.
         described = BundleSession(
             id=session.id,
-            title=redaction.apply(session.title),
-            directory=redaction.apply(session.directory),
-            project_id=session.project_id,
-            parent_id=session.parent_id,
+            title=redaction.apply(record.title),
+            directory=redaction.apply(record.directory),
+            project_id=record.project_id,
+            parent_id=None if session.deleted else record.parent_id,
             sources=session.sources,
             deleted=session.deleted,
             first=first,

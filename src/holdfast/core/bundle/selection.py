@@ -13,7 +13,6 @@ from holdfast.schema.codec import decoder, encode_text
 from holdfast.schema.exceptions import Conflict
 from holdfast.schema.fork_event import SessionForked
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.session_event import SessionCreated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,9 +28,6 @@ MOST_LOOKS = 20
 
 class SelectedSession(Frozen):
     id: str
-    title: str
-    directory: str
-    project_id: str
     parent_id: str | None
     sources: tuple[str, ...]
     deleted: bool
@@ -48,9 +44,6 @@ class Selection(Frozen):
 class _Row(Frozen):
     id: str
     parent_id: str | None
-    title: str
-    directory: str
-    project_id: str
     forked: bool
 
 
@@ -101,9 +94,6 @@ class Selecting:
                 sources = await self._sources(row.id) if row.forked else ()
                 found[row.id] = SelectedSession(
                     id=row.id,
-                    title=row.title,
-                    directory=row.directory,
-                    project_id=row.project_id,
                     parent_id=row.parent_id,
                     sources=sources,
                     deleted=False,
@@ -117,12 +107,8 @@ class Selecting:
         events = await self._log.serialized(session_id, limit=1)
         if not events or events[0].type != CREATED:
             raise SessionNotFound(session_id)
-        info = decoder(SessionCreated).decode(events[0].data).info
         return SelectedSession(
             id=session_id,
-            title=info.title,
-            directory=info.directory,
-            project_id=info.project_id,
             parent_id=None,
             sources=await self._sources(session_id),
             deleted=True,

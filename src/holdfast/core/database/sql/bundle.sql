@@ -4,7 +4,7 @@
 select id from session where parent_id is null order by id
 
 -- name: bundle.sessions
-select id, parent_id, title, directory, project_id, fork is not null as forked
+select id, parent_id, fork is not null as forked
 from session where id in (select value from json_each(:ids))
 
 -- name: bundle.projects

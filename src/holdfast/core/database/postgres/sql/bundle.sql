@@ -1,7 +1,7 @@
 -- What an export has to know beside the events.
 
 -- name: bundle.sessions
-select id, parent_id, title, directory, project_id, fork is not null as forked
+select id, parent_id, fork is not null as forked
 from session where id = any (array(select json_array_elements_text(:ids::json)))
 
 -- name: bundle.projects
