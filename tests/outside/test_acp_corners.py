@@ -70,7 +70,7 @@ async def test_long_lists_come_in_pages_without_subagents(world: World) -> None:
 async def test_a_session_that_a_server_executes_is_shown_live(world: World) -> None:
     """ACP-017, ACP-042: text of another process arrives before its block has ended, if that process is a server."""
     held = asyncio.Event()
-    world.model.plays(Turn(text="Half and half.", end=held))
+    world.model.plays(Turn(text="Ready."), Turn(text="Half and half.", end=held))
     environment = acp_environment(world)
     server = await asyncio.create_subprocess_exec(
         HOLDFAST, "serve", "--port", "0", cwd=world.project, env=environment, stdout=-1, stderr=-1
@@ -81,14 +81,21 @@ async def test_a_session_that_a_server_executes_is_shown_live(world: World) -> N
             await server.stdout.readline()
         async with editor(world) as ed:
             session = await ed.open(world)
-            process = await asyncio.create_subprocess_exec(
-                HOLDFAST, "run", "--session", session, "Write", cwd=world.project, env=environment, stdout=-1, stderr=-1
-            )
+
+            async def run(text: str) -> asyncio.subprocess.Process:
+                arguments = ("run", "--session", session, text)
+                return await asyncio.create_subprocess_exec(
+                    HOLDFAST, *arguments, cwd=world.project, env=environment, stdout=-1, stderr=-1
+                )
+
+            # A server is linked within a moment. What it announces before that comes with the end of its block.
+            await (await run("First. ")).communicate()
+            process = await run("Write")
             await ed.until(lambda: "Half" in ed.text())
             held.set()
             await ed.until(lambda: "Half and half." in ed.text())
             await process.communicate()
-            assert ed.text("user_message_chunk") == "Write"
+            assert ed.text("user_message_chunk") == "First. Write"
     finally:
         server.terminate()
         await server.communicate()
