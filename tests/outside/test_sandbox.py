@@ -46,6 +46,9 @@ def machine() -> Iterator[Machine]:
     """Not in /tmp, which every sandbox hides: what is tested is the protection of the home directory itself. It is a
     repository that ignores its files, as the one around the virtual environment does, whose snapshots take seconds."""
     home = Path(tempfile.mkdtemp(prefix="sandbox-test-", dir=sys.prefix)).resolve()
+    if home.is_relative_to("/tmp"):
+        home.rmdir()
+        pytest.skip("the virtual environment is in /tmp, which every sandbox hides")
     subprocess.run(("git", "init", "-q", home), check=True)
     (home / ".git" / "info" / "exclude").write_text("*\n", encoding="utf-8")
     machine = Machine(home)
@@ -237,6 +240,35 @@ def test_read_only_commands_write_nowhere_but_in_their_temporary_directory(
     (said,) = run(machine, line, sandbox="read-only")
     assert "fine\nhello world" in said
     assert sorted(path.name for path in machine.project.iterdir()) == ["hello.txt"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("mode", ["read-only", "workspace"])
+def test_a_project_in_a_temporary_directory_can_be_read(
+    reasons: dict[str, str | None], backend: str, mode: str
+) -> None:
+    """TOL-371: the rest of that directory is hidden; secrets there are, too. The whole repository is read."""
+    if (reason := reasons[backend]) is not None:
+        pytest.skip(reason)
+    home = Path(tempfile.mkdtemp(prefix="sandbox-test-", dir="/tmp")).resolve()
+    machine = Machine(home)
+    machine.environment["HOLDFAST_SANDBOX_BACKEND"] = backend
+    try:
+        subprocess.run(("git", "init", "-q", machine.project), check=True)
+        (home / ".ssh").mkdir()
+        for name in ("beside.txt", ".ssh/id_rsa"):
+            (home / name).write_text("secret", encoding="utf-8")
+        machine.project = machine.project / "part"
+        machine.project.mkdir()
+        (machine.project / "own.txt").write_text("of the part\n", encoding="utf-8")
+        line = "cat own.txt ../hello.txt ../../beside.txt ../../.ssh/id_rsa; echo x > ../new"
+        (said,) = run(machine, line, sandbox=mode)
+        assert not (machine.project.parent / "new").exists()
+    finally:
+        machine.clean_up()
+        shutil.rmtree(home)
+    assert "of the part\nhello world\n" in said, said
+    assert "secret" not in said
 
 
 def test_commands_of_plan_are_read_only_even_without_a_sandbox(machine: Machine, use: Callable[[str], None]) -> None:

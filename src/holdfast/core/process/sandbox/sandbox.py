@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.core.process.sandbox.confinement import Confinement, SandboxSettings, SandboxUnavailable
-from holdfast.core.process.sandbox.places import CONFIGURATION, EXECUTED_AT_LOGIN, existing, git_paths, secrets
+from holdfast.core.process.sandbox.places import (
+    CONFIGURATION,
+    EXECUTED_AT_LOGIN,
+    TEMPORARY,
+    existing,
+    git_paths,
+    secrets,
+)
 from holdfast.core.run_to_completion import run_to_completion
 from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
@@ -180,7 +187,7 @@ def confinement(
 ) -> Confinement:
     """Build a confinement from the files of this machine; blocks. Raises SandboxUnavailable."""
     hidden = (*secrets(paths.home), *existing(paths.hidden))
-    readable = existing(paths.readable)
+    readable = existing((*paths.readable, *_project_in_temporary(paths)))
     if mode == "read-only":
         return Confinement(mode, network, temporary, hidden=hidden, readable=readable)
     directory = Path(os.path.realpath(paths.directory))
@@ -203,6 +210,12 @@ def confinement(
         hidden=hidden,
         readable=readable,
     )
+
+
+def _project_in_temporary(paths: SandboxPaths) -> list[Path]:
+    """The directories of the project that are in a temporary directory of the host, which is hidden."""
+    own = existing(path for path in (paths.root, paths.directory) if path is not None)
+    return [path for path in own if any(folder in path.parents for folder in existing(TEMPORARY))]
 
 
 def _expanded(text: str, home: Path) -> Path:
