@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from holdfast.core.runtime.open_requests import OpenRequests
     from holdfast.core.runtime.states import SessionStates, States
     from holdfast.core.session.stored_sessions import SessionAnchor
-    from holdfast.core.session.stored_trees import StoredTrees, TreePlace
     from holdfast.schema.insight import WaitInfo
     from holdfast.schema.session import Session
     from holdfast.schema.tree import NodeState
@@ -60,14 +59,12 @@ class Overview:
     def __init__(
         self,
         database: Database,
-        trees: StoredTrees,
         states: SessionStates,
         requests: OpenRequests,
         execution: Execution,
         locations: ServiceMap[LocationServices],
     ) -> None:
         self._database = database
-        self._trees = trees
         self._states = states
         self._requests = requests
         self._execution = execution
@@ -113,7 +110,7 @@ class Overview:
     async def waits(self) -> list[SessionWait]:
         """What open Sessions wait for, oldest first."""
         found = await self._open(OverviewFilter(), MOST_OPEN)
-        states = await self._states.of(list(await self._places([session.id for session in found])))
+        states = await self._states.of([session.id for session in found])
         waits = [
             SessionWait(session_id=session.id, title=session.title, wait=wait)
             for session in found
@@ -124,7 +121,7 @@ class Overview:
     async def states(self) -> list[OpenState]:
         """What open Sessions do, those with the newest change; for counting."""
         found = await self._open(OverviewFilter(), MOST_COUNTED)
-        states = await self._states.of(list(await self._places([session.id for session in found])))
+        states = await self._states.of([session.id for session in found])
         told = [
             OpenState(states.state(id), frozenset(wait.kind for wait in states.waits(id)), states.rows[id].pending)
             for id in (session.id for session in found)
@@ -141,8 +138,7 @@ class Overview:
         """A Session may wait for what one of `others` waits for."""
         if not sessions:
             return []
-        places = await self._places({*others, *(session.id for session in sessions)})
-        states = await self._states.of(list(places))
+        states = await self._states.of({*others, *(session.id for session in sessions)})
         requests = await self._requests.counts()
         key: dict[str, Value] = {
             "ids": encode([session.id for session in sessions]).decode(),
@@ -154,7 +150,7 @@ class Overview:
         return [
             OverviewSession(
                 session=session,
-                root_id=places[session.id].root_id,
+                root_id=states.places[session.id].root_id,
                 state=(state := states.state(session.id)),
                 outcome=_ending(details.get(session.id)) if state == "idle" else None,
                 waits=states.waits(session.id),
@@ -164,13 +160,8 @@ class Overview:
                 context=_context(details.get(session.id), built.get(session.location)),
             )
             for session in sessions
-            if session.id in places and session.id in states.rows  # not deleted meanwhile
+            if session.id in states.rows  # not deleted meanwhile
         ]
-
-    async def _places(self, ids: Collection[str]) -> dict[str, TreePlace]:
-        """Where these Sessions are in their trees; parents before their children."""
-        places = await self._trees.places(ids)
-        return {place.id: place for place in sorted(places.values(), key=lambda place: place.depth)}
 
 
 class _Step(Frozen):

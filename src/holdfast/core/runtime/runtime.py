@@ -322,7 +322,7 @@ class Runtime:
         self.trees = Trees(trees, states)
         self.open_requests = OpenRequests(self.database, trees, self.recovery, self.locations)
         self.session_search = SessionSearch(self.database)
-        self.overview = Overview(self.database, trees, states, self.open_requests, self.execution, self.locations)
+        self.overview = Overview(self.database, states, self.open_requests, self.execution, self.locations)
         self.system = System(self.database, self.place, self.nodes, self.overview, self.locations, clock)
         checks = EnvironmentChecks(self.system, self.database, self.paths.data, self.locations, self.location)
         self.doctor = Doctor(self.log, checks, self.locations, self.location)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from holdfast.core.database.read import Read
 from holdfast.core.runtime.subagent_wait import Delegation, subagent_wait
 from holdfast.core.runtime.waits import ToolRow, TurnRow, blocked_wait, form_wait, recovery_wait
 from holdfast.core.session.activity import described
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.runtime.execution import Execution
     from holdfast.core.session.store import SessionStore
-    from holdfast.core.session.stored_trees import NodeRow, StoredTrees
+    from holdfast.core.session.stored_trees import NodeRow, StoredTrees, TreePlace
     from holdfast.schema.tree import NodeState
 
 TEXT = 200
@@ -35,7 +36,9 @@ class States(Frozen):
     """What some Sessions do at one moment."""
 
     rows: Mapping[str, NodeRow]
-    """Of those that exist."""
+    """Of those that exist; parents before their children."""
+    places: Mapping[str, TreePlace]
+    """Of the same."""
     running: frozenset[str]
     """Those that a process executes."""
     waiting: Mapping[str, list[WaitInfo]]
@@ -71,54 +74,53 @@ class SessionStates:
         self._execution = execution
         self._clock = clock
 
-    async def of(self, ids: list[str]) -> States:
-        """Of these Sessions; parents come before their children."""
-        rows = await self._stored.nodes(ids)
+    async def of(self, ids: Collection[str]) -> States:
+        rows, places = await self._stored.placed_nodes(ids)
         running = frozenset(await self._execution.active()).intersection(ids)
-        return States(rows, running, await self._waits(ids, rows, running))
+        return States(rows, places, running, await self._waits(rows, running))
 
-    async def _waits(
-        self, ids: list[str], rows: dict[str, NodeRow], running: frozenset[str]
-    ) -> dict[str, list[WaitInfo]]:
+    async def _waits(self, rows: dict[str, NodeRow], running: frozenset[str]) -> dict[str, list[WaitInfo]]:
         """Of an idle Session nothing is read."""
         waits: dict[str, list[WaitInfo]] = defaultdict(list)
         busy = [id for id, row in rows.items() if row.busy or id in running]
         if not busy:
             return waits
         key = {"ids": encode(busy).decode()}
+        turns, calls, requests, blocked, pauses = await self._database.fetch_large_many(
+            Read("tree.turns", key, _TurnOfTree),
+            Read("tree.calls", key, _Call),
+            Read("tree.requests", key, _Request),
+            Read("tree.blocked", key, _BlockedOfTree),
+            Read("tree.pauses", key, _Paused),
+        )
         now = self._clock.now()
         delegated = defaultdict(list)
-        for turn in await self._database.fetch_large("tree.turns", key, into=_TurnOfTree):
+        for turn in turns:
             if turn.session_id in running:
                 waits[turn.session_id].append(turn.wait(now))
-        for call in await self._database.fetch_large("tree.calls", key, into=_Call):
+        for call in calls:
             if call.child_id is not None:
                 delegated[call.session_id].append(call)
             elif call.session_id in running:
                 waits[call.session_id].append(ToolRow(call.key, call.name, call.since).wait())
-        for request in await self._database.fetch_large("tree.requests", key, into=_Request):
+        for request in requests:
             waits[request.session_id].append(request.wait())
-        for blocked in await self._database.fetch_large("tree.blocked", key, into=_BlockedOfTree):
-            waits[blocked.session_id].append(blocked_wait(blocked))
-        await self._add_paused(key, running, waits)
+        for row in blocked:
+            waits[row.session_id].append(blocked_wait(row))
+        await self._add_paused([pause for pause in pauses if pause.session_id not in running], waits)
         left = {id for id in busy if rows[id].owes and id not in running}
         await self._add_left({id for id in left if not waits[id] and id not in delegated}, waits)
         for id in busy:
             if rows[id].pending and not rows[id].owes and id not in running and not waits[id]:
                 waits[id].append(_pending_wait(rows[id]))
         # Of the deepest first, because the wait for a child tells what that one waits for.
-        for id in reversed(ids):
+        for id in reversed(rows):
             found = [subagent_wait(call.delegation(), waits[call.child_id or ""]) for call in delegated.get(id, ())]
             waits[id][:0] = found
         return waits
 
-    async def _add_paused(self, key: dict[str, str], running: frozenset[str], waits: dict[str, list[WaitInfo]]) -> None:
+    async def _add_paused(self, paused: list[_Paused], waits: dict[str, list[WaitInfo]]) -> None:
         """What waits for a budget. Each budget is read once."""
-        paused = [
-            row
-            for row in await self._database.fetch_large("tree.pauses", key, into=_Paused)
-            if row.session_id not in running
-        ]
         known = {id: await self._store.budgets(id) for id in {row.budget_id for row in paused}}
         for row in paused:
             info = next((info for info in known[row.budget_id] if info.session_id == row.budget_id), None)

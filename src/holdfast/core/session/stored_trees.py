@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.core.database.read import Read
 from holdfast.core.session.answer_outcome import TURN_INTERRUPTED
 from holdfast.core.session.stored_sessions import session_time
 from holdfast.core.session.stored_tasks import Task
@@ -190,8 +191,15 @@ class StoredTrees:
         """Background tasks in a tree whose result was not delivered; those of the deepest Sessions first."""
         return await self._database.fetch("tree.background_tasks", {"id": session_id}, into=Task)
 
-    async def nodes(self, ids: Collection[str]) -> dict[str, NodeRow]:
-        return {row.id: row for row in await self._of("tree.nodes", ids, NodeRow)}
+    async def placed_nodes(self, ids: Collection[str]) -> tuple[dict[str, NodeRow], dict[str, TreePlace]]:
+        """These Sessions as far as they exist, and where they are in their trees. Parents before their children."""
+        key: dict[str, Value] = {"ids": _json(ids)}
+        rows, roots = await self._database.fetch_large_many(
+            Read("tree.nodes", key, NodeRow), Read("tree.roots", key, TreePlace)
+        )
+        nodes: dict[str, NodeRow] = {row.id: row for row in rows}
+        places = {place.id: place for place in sorted(roots, key=lambda place: place.depth) if place.id in nodes}
+        return {id: nodes[id] for id in places}, places
 
     async def tasks(self, ids: Collection[str]) -> dict[str, TreeTask]:
         """The newest task of each child."""
