@@ -224,6 +224,58 @@ async def test_a_commit_behind_a_gap_waits_for_a_read_that_began_after_it(
         assert texts(await heard(live, 2)) == ["1", "2"]
 
 
+class LateRead:
+    """Holds back the answer to the first read of what was committed, and counts the reads after it."""
+
+    def __init__(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.started, self.answer = asyncio.Event(), asyncio.Event()
+        self.further = 0
+        self._fetch = story.database.fetch
+        monkeypatch.setattr(story.database, "fetch", self._late)
+
+    async def _late(self, name: str, parameters: Any, **options: Any) -> Any:
+        rows = await self._fetch(name, parameters, **options)
+        await asyncio.sleep(0)  # as over a network
+        if name == "event.moved_since" and not self.started.is_set():
+            self.started.set()
+            await self.answer.wait()
+        elif self.started.is_set():
+            self.further += 1
+            assert self.further < 50
+        return rows
+
+
+async def test_a_read_ends_when_nobody_observes_any_more(
+    story: Story, other: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """API-431: what the read found is announced to nobody, and is not read for ever."""
+    async with story.log.relay.observe():
+        await other.publish(note(1))
+        late = LateRead(story, monkeypatch)
+        story.log.relay._look_now()
+        await late.started.wait()
+    late.answer.set()
+    async with asyncio.timeout(10):
+        await story.log.relay.close()
+    assert late.further == 0
+
+
+async def test_a_read_for_an_earlier_observer_tells_a_later_one_nothing(
+    story: Story, other: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """API-431: whoever observes hears of commits from then on, each once."""
+    async with story.log.relay.observe():
+        await other.publish(note(1))
+        late = LateRead(story, monkeypatch)
+        story.log.relay._look_now()
+        await late.started.wait()
+    async with story.log.relay.observe() as live:
+        late.answer.set()
+        await other.publish(note(2))
+        await other.publish(note(3))
+        assert texts(await heard(live, 2)) == ["2", "3"]
+
+
 async def test_announcements_that_wait_for_a_read_are_bounded(
     story: Story, other: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,8 @@ Invariants
 - While anyone observes, each event of an aggregate is announced once and in sequence, whichever process committed it.
 - A live event keeps its place behind the durable events that were announced in its process before it. One that another
   process passed on after its block was seen to end is dropped: the end has carried the whole text.
-- Nothing is read while nobody observes. What has to wait for a read waits in `_held`, which is bounded; if it is full,
+- Nothing is read while nobody observes. A read that is under way when the last observer leaves has no effect, also if
+  there is a new one by then. What has to wait for a read waits in `_held`, which is bounded; if it is full,
   observers are told that they fell behind, and end. A database that is away is asked again until it answers."""
 
 from __future__ import annotations
@@ -94,6 +95,8 @@ class Relay:
         self._observers: set[Subscription] = set()
         self._starting: asyncio.Task[None] | None = None
         self._active = False
+        self._stops = 0
+        """How often the last observer has left. What was read for it has no effect afterwards."""
         self._watching = ExitStack()
         self._position = self.reached = ""
         """The position up to which everything was announced."""
@@ -194,6 +197,7 @@ class Relay:
             self._starting.cancel()
             self._starting = None
         self._active = False
+        self._stops += 1
         self._watching.close()
         self._heard.clear()
         self._firsts.clear()
@@ -295,8 +299,11 @@ class Relay:
     async def _announce_stored(self) -> None:
         """Announce everything committed since the last read, with held units in their places. Only units that were held
         before the read began: it may not have seen what was committed before later ones."""
-        held, reached = list(self._held), dict[str, int]()
-        for moved in await self._database.fetch("event.moved_since", {"position": self._position}, into=NewEvents):
+        held, reached, stops = list(self._held), dict[str, int](), self._stops
+        found = await self._database.fetch("event.moved_since", {"position": self._position}, into=NewEvents)
+        if stops != self._stops:
+            return
+        for moved in found:
             self._position = moved.position
             reached[moved.aggregate_id] = moved.last
             if moved.aggregate_id not in self._heard:
@@ -305,6 +312,8 @@ class Relay:
         for aggregate_id in {**reached, **dict.fromkeys(held)}:
             await self._settle(aggregate_id)
             await self._catch_up(aggregate_id, reached.get(aggregate_id, -1))
+            if stops != self._stops:
+                return
         self.reached = position
 
     async def _settle(self, aggregate_id: str) -> None:
@@ -320,11 +329,14 @@ class Relay:
 
     async def _catch_up(self, aggregate_id: str, last: int) -> None:
         """Announce stored events up to a sequence."""
+        stops = self._stops
         while (heard := self._heard.get(aggregate_id, last)) < last:
             key: dict[str, Value] = {"aggregate_id": aggregate_id, "after": heard, "limit": min(PAGE, last - heard)}
             rows = await self._database.fetch("event.page", key, into=EventRow)
             announcements = await self._restore(aggregate_id, rows)
+            if stops != self._stops:
+                return
             if self._heard.get(aggregate_id) != heard:
-                continue  # announced meanwhile, or nobody observes any more
+                continue  # announced meanwhile
             reached = rows[-1].seq if rows else last
             self._announce(aggregate_id, _Unit(announcements, heard + 1, reached))

@@ -70,13 +70,21 @@ export function waitsPanel({ info }) {
 }
 
 /** What is waited for; most descriptions begin with the kind, which stands before them already. */
-function waitCell({ kind, what, ends, cause }) {
-	const described = what.startsWith(kind) ? what.slice(kind.length).replace(/^:?\s+/, '') : what;
+function waitCell(wait) {
+	const { kind, ends, cause, sessionID } = wait;
+	const what = described(wait);
+	const rest = what.startsWith(kind) ? what.slice(kind.length).replace(/^:?\s+/, '') : what;
 	return [
-		h('p', h('b.kind', { class: PEOPLE.has(kind) ? 'permission' : '' }, kind), described),
+		h('p', h('b.kind', { class: PEOPLE.has(kind) ? 'permission' : '' }, kind), kind === 'subagent' ? link(sessionID, rest) : rest),
 		cause && !what.includes(cause.what) ? h('p.dim', `${cause.kind}: ${cause.what}`) : null,
 		h('p.dim', 'until ', ends),
 	];
+}
+
+/** A subagent is known by its agent and its task, which stand beside its id. */
+function described({ kind, what, sessionID, cause }) {
+	if (kind !== 'subagent') return what || kind;
+	return what.replace(`${sessionID} `, '').replace(` in ${cause?.sessionID}`, '');
 }
 
 /** When a wait ends by itself: what is left of it. */
@@ -106,7 +114,7 @@ export function drainsPanel(page) {
 				id: drain.sessionID,
 				cells: [
 					link(drain.sessionID, drain.title),
-					h('span.dim', drain.waits?.map((wait) => wait.what || wait.kind).join(', ') || 'works'),
+					h('span.dim', drain.waits?.map(described).join(', ') || 'works'),
 					owner(drain.ownerID),
 					drain.since == null ? '–' : since(drain.since),
 					action(
