@@ -17,6 +17,7 @@ import uvicorn
 from hypothesis import HealthCheck, settings
 from tests.database_template import DatabaseTemplate
 from tests.forked_process import fork_server
+from tests.hang_report import HangReport
 from tests.stores.server import mark_run
 from tests.stores.stores import SQLITE, STORES, OpenedDatabase, chosen_store, installed
 from tests.unsynced import leave_out_syncs, sync_commits
@@ -43,8 +44,22 @@ settings.register_profile("holdfast", deadline=None, suppress_health_check=[Heal
 settings.load_profile("holdfast")
 
 
-def pytest_configure() -> None:
+HANGS = pytest.StashKey[HangReport]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
     mark_run()
+    config.stash[HANGS] = HangReport(float(config.getini("timeout")))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool | None, bool | None]:
+    report = item.config.stash[HANGS]
+    report.began(item.nodeid)
+    try:
+        return (yield)
+    finally:
+        report.ended()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
