@@ -146,7 +146,7 @@ async def test_a_policy_that_cannot_be_used_removes_nothing(world: World) -> Non
         with pytest.raises(InvalidRequest, match="There is no retention policy"):
             await hf.apply_retention()
         policy(world, age="soon")
-        with pytest.raises(HoldfastError, match=r"holdfast\.retention cannot be used: .*age"):
+        with pytest.raises(HoldfastError, match=r"holdfast\.retention\.age cannot be used: "):
             await hf.apply_retention()
         assert await ids(hf) == {session.id}
 

@@ -133,7 +133,7 @@ def test_the_largest_body_is_a_setting(limited: Callable[..., Server]) -> None:
         ({"sessions": 0}, "limits.sessions"),
         ({"followers": "many"}, "limits.followers"),
         ({"requests_per_second": 0}, "limits.requests_per_second"),
-        ({"connections": 5}, "there is no such limit"),
+        ({"connections": 5}, "there is no such setting"),
     ],
 )
 def test_a_limit_that_cannot_be_used_is_an_error(holdfast: Machine, limits: dict[str, Any], told: str) -> None:

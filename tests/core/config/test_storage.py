@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.config.storage import UnusableStorageSetting, configured_storage
+from holdfast.core.config.storage import configured_storage
+from holdfast.core.config.user_settings import UnusableSetting
 from holdfast.core.runtime.storage_choice import storage_place
 
 ONE, OTHER = "postgresql://h/one", "postgresql://h/other"
@@ -59,9 +60,7 @@ def test_a_later_file_of_the_user_wins(environment: dict[str, str], tmp_path: Pa
 def test_a_setting_that_cannot_be_used_is_an_error(environment: dict[str, str], text: str) -> None:
     """STO-062, STO-063: Sessions are not stored elsewhere."""
     configure(environment, text)
-    with pytest.raises(
-        UnusableStorageSetting, match=r"opencode\.json: holdfast\.storage\.url cannot be used"
-    ) as refused:
+    with pytest.raises(UnusableSetting, match=r"opencode\.json: holdfast\.storage\.url cannot be used") as refused:
         storage_place(None, environment, FILE)
     assert "hunter2" not in str(refused.value)
 

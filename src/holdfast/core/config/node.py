@@ -1,6 +1,4 @@
-"""How the user's configuration describes this machine among those on the database: `holdfast.storage`, read at start.
-
-A setting that is there and cannot be used is an error, as it is for the address of the database."""
+"""How the user's configuration describes this machine among those on the database: `holdfast.storage`."""
 
 from __future__ import annotations
 
@@ -9,10 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.config.environment import user_path
-from holdfast.core.config.jsonc import InvalidJson, decode
-from holdfast.core.config.reading import ConfigLocation, DocumentReader
-from holdfast.core.config.storage import SECTION, UnusableStorageSetting, user_texts
-from holdfast.core.config.trust import TRUST_NOTHING
+from holdfast.core.config.storage import SECTION
+from holdfast.core.config.user_settings import UnusableSetting, written_sections
 from holdfast.core.session.roots import usable_roots
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.pattern import pattern
@@ -23,7 +19,6 @@ if TYPE_CHECKING:
 SECRET_FILE = "HOLDFAST_NODE_SECRET_FILE"
 FIELDS = ("roots", "name", "address", "secret_file")
 NAME_LIMIT = 100
-_NOWHERE = Path("/")
 _ADDRESS = pattern(r"https?://[^/?#@\s*,]+/?", re.IGNORECASE)
 
 
@@ -39,44 +34,19 @@ def is_node_address(text: str) -> bool:
 
 
 def configured_node(environment: Mapping[str, str]) -> NodeSettings:
-    """What the user's files say, later ones before earlier ones. Raises UnusableStorageSetting."""
+    """What the user's files say, later ones before earlier ones. Raises UnusableSetting."""
     found: dict[str, Any] = {}
-    for path, text in user_texts(environment):
-        if SECTION in text or "\\u" in text:
-            found |= {
-                name: _usable(path, name, value, environment) for name, value in _written(path, text, environment)
-            }
-    if given := environment.get(SECRET_FILE):
-        found["secret_file"] = Path(given)
+    for section in written_sections(environment, SECTION):
+        given = {name: value for name, value in section.values.items() if name in FIELDS}
+        found |= {name: _usable(section.path, name, value, environment) for name, value in given.items()}
+    if secret_file := environment.get(SECRET_FILE):
+        found["secret_file"] = Path(secret_file)
     return NodeSettings(**found)
 
 
-def _written(path: Path, text: str, environment: Mapping[str, str]) -> list[tuple[str, Any]]:
-    try:
-        raw, _ = decode(text)
-    except InvalidJson:
-        return []  # the address of the database is looked for in the same files, and reports it
-    if not (named := [name for name in FIELDS if _section(raw).get(name) is not None]):
-        return []
-    reader = DocumentReader(path, path.parent, "user", ConfigLocation(_NOWHERE, _NOWHERE, environment), TRUST_NOTHING)
-    document = reader.parse(text)
-    values = _section(document.data) if document is not None else {}
-    for name in named:
-        if values.get(name) is None:
-            reasons = "; ".join(problem.message for problem in reader.problems() if "holdfast" in problem.message)
-            raise UnusableStorageSetting(path, reasons or "it has no value", f"holdfast.{SECTION}.{name}")
-    return [(name, values[name]) for name in named]
-
-
-def _section(document: Any) -> dict[str, Any]:
-    own = document.get("holdfast") if isinstance(document, dict) else None
-    storage = own.get(SECTION) if isinstance(own, dict) else None
-    return storage if isinstance(storage, dict) else {}
-
-
 def _usable(path: Path, name: str, value: Any, environment: Mapping[str, str]) -> Any:
-    def refused(reason: str) -> UnusableStorageSetting:
-        return UnusableStorageSetting(path, reason, f"holdfast.{SECTION}.{name}")
+    def refused(reason: str) -> UnusableSetting:
+        return UnusableSetting(path, f"holdfast.{SECTION}.{name}", reason)
 
     match name:
         case "roots":

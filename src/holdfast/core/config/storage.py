@@ -6,30 +6,17 @@ Invariants
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.config.config import FILE_LIMIT, INLINE
-from holdfast.core.config.discovery import CandidateFile, discover
 from holdfast.core.config.jsonc import InvalidJson, decode
-from holdfast.core.config.reading import ConfigLocation, DocumentReader
-from holdfast.core.config.trust import TRUST_NOTHING
-from holdfast.schema.exceptions import HoldfastError
+from holdfast.core.config.user_settings import UnusableSetting, parsed, user_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
+    from pathlib import Path
 
 SECTION, URL = "storage", "url"
 SETTING = f"holdfast.{SECTION}.{URL}"
-_NOWHERE = Path("/")
-
-
-class UnusableStorageSetting(HoldfastError):
-    """The configuration describes the storage in a way that cannot be used."""
-
-    def __init__(self, path: Path, reason: str, setting: str = SETTING) -> None:
-        super().__init__(f"{path}: {setting} cannot be used: {reason}")
-        self.path = path
 
 
 def configured_storage(environment: Mapping[str, str], managed: Mapping[str, Any] | None = None) -> str | None:
@@ -40,36 +27,23 @@ def configured_storage(environment: Mapping[str, str], managed: Mapping[str, Any
             found = _url(path, text, environment) or found
     if managed is not None and (given := _written(managed)) is not None:
         if not isinstance(given, str):
-            raise UnusableStorageSetting(Path("host program"), "it is no text")
+            raise UnusableSetting("host program", SETTING, "it is no text")
         return given
     return found
-
-
-def user_texts(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    for candidate in discover(_NOWHERE, _NOWHERE / "no-project", environment):
-        if isinstance(candidate, CandidateFile) and candidate.origin == "user":
-            text = candidate.read(FILE_LIMIT)
-            if isinstance(text, str):
-                yield candidate.path, text
-    if inline := environment.get(INLINE):
-        yield Path(INLINE), inline
 
 
 def _url(path: Path, text: str, environment: Mapping[str, str]) -> str | None:
     try:
         value, _ = decode(text)
     except InvalidJson as error:
-        raise UnusableStorageSetting(path, f"the file mentions it, and {error}") from None
+        raise UnusableSetting(path, SETTING, f"the file mentions it, and {error}") from None
     if not isinstance(value, dict) or _written(value) is None:
         return None
-    location = ConfigLocation(_NOWHERE, _NOWHERE, environment)
-    reader = DocumentReader(path, path.parent, "user", location, TRUST_NOTHING)
-    document = reader.parse(text)
+    document, problems = parsed(path, text, environment)
     found = _written(document.data) if document is not None else None
     if isinstance(found, str) and found:
         return found
-    reasons = "; ".join(problem.message for problem in reader.problems() if "holdfast" in problem.message)
-    raise UnusableStorageSetting(path, reasons or "it has no value")
+    raise UnusableSetting(path, SETTING, "; ".join(problems) or "it has no value")
 
 
 def _written(document: Mapping[str, Any]) -> Any:
