@@ -224,6 +224,37 @@ async def test_a_commit_behind_a_gap_waits_for_a_read_that_began_after_it(
         assert texts(await heard(live, 2)) == ["1", "2"]
 
 
+async def test_live_events_of_a_commit_that_a_read_saw_first_are_heard(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """API-431, EVT-045: the read knows the durable events only, and waits for the acknowledgement of the commit."""
+    stored, acknowledged = asyncio.Event(), asyncio.Event()
+    submit = story.database.submit
+
+    def late(unit: Any, on_commit: Any) -> asyncio.Future[Any]:
+        async def answer() -> Any:
+            committed = await submit(unit)
+            stored.set()
+            await acknowledged.wait()
+            on_commit(committed)
+            return committed
+
+        return asyncio.ensure_future(answer())
+
+    async with story.log.relay.observe() as live:
+        await story.log.publish(note(1))
+        await heard(live, 1)
+        monkeypatch.setattr(story.database, "submit", late)
+        commit = story.log.submit(TextStarted(**BLOCK), delta("short"), TextEnded(text="whole", **BLOCK))
+        await stored.wait()
+        story.log.relay._look_now()
+        assert story.log.relay._looking is not None
+        await asyncio.wait({story.log.relay._looking}, timeout=0.2)
+        acknowledged.set()
+        await commit
+        assert texts(await heard(live, 3)) == ["session.next.text.started", "short", "whole"]
+
+
 class LateRead:
     """Holds back the answer to the first read of what was committed, and counts the reads after it."""
 

@@ -158,9 +158,12 @@ class EventLog:
                 else:
                     between.setdefault(count, []).append(payload)
         announce = functools.partial(self._announce_committed, prepared, location, between=between)
-        if self.observed is None:
-            return self._database.submit(unit, announce)
-        return self._database.submit(unit, functools.partial(self._observe, durable, time.perf_counter(), announce))
+        if self.observed is not None:
+            announce = functools.partial(self._observe, durable, time.perf_counter(), announce)
+        commit = self._database.submit(unit, announce)
+        if self.bus.observed:
+            self.relay.submitted(unit.aggregate_id, commit)
+        return commit
 
     def write(
         self, aggregate_id: str, before: Sequence[Statement], local: Sequence[Statement], fence: Fence | None = None

@@ -4,6 +4,8 @@ Invariants
 - While anyone observes, each event of an aggregate is announced once and in sequence, whichever process committed it.
 - A live event keeps its place behind the durable events that were announced in its process before it. One that another
   process passed on after its block was seen to end is dropped: the end has carried the whole text.
+- A commit of this process announces itself, because live events between its durable ones are not stored: a read that
+  has seen it waits for its acknowledgement, though not for long.
 - Nothing is read while nobody observes. A read that is under way when the last observer leaves has no effect, also if
   there is a new one by then. What has to wait for a read waits in `_held`, which is bounded; if it is full,
   observers are told that they fell behind, and end. A database that is away is asked again until it answers."""
@@ -14,7 +16,8 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from contextlib import ExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.core.database.errors import StorageError
 from holdfast.core.event.block import block_of_delta, block_of_end
@@ -46,6 +49,8 @@ TERMINALS = "pty."
 GRACE_SECONDS = 0.02
 """How long a read waits for other servers to pass on the same events, and their deltas, themselves."""
 
+ACKNOWLEDGED_SECONDS = 0.5
+"""How long a read waits for a commit of this process that it may have seen."""
 AGAIN_SECONDS = 0.5
 """After a read that failed."""
 
@@ -105,6 +110,8 @@ class Relay:
         """The ids of first events that were announced: an aggregate that was removed may begin again."""
         self._held: dict[str, deque[_Unit]] = {}
         self._ended: OrderedDict[Block, None] = OrderedDict()
+        self._submitted: dict[str, asyncio.Future[Any]] = {}
+        """The newest commit of this process to each aggregate, while it is under way."""
         self._wanted = False
         self._looking: asyncio.Task[None] | None = None
         self._grace: asyncio.TimerHandle | None = None
@@ -134,6 +141,16 @@ class Relay:
                 self._observers.discard(subscription)
                 if not self._observers:
                     self._stop()
+
+    def submitted(self, aggregate_id: str, commit: asyncio.Future[Any]) -> None:
+        """Take note of a commit of this process, which `committed` announces."""
+        if self._active:
+            self._submitted[aggregate_id] = commit
+            commit.add_done_callback(partial(self._acknowledged, aggregate_id))
+
+    def _acknowledged(self, aggregate_id: str, commit: asyncio.Future[Any]) -> None:
+        if self._submitted.get(aggregate_id) is commit:
+            del self._submitted[aggregate_id]
 
     def committed(self, aggregate_id: str, first: int, last: int, announcements: Sequence[Announcement]) -> None:
         """Announce what this process committed, with the live events between. Waits only where something that another
@@ -310,6 +327,8 @@ class Relay:
                 self._hear(moved.aggregate_id, moved.first - 1)
         position = self._position
         for aggregate_id in {**reached, **dict.fromkeys(held)}:
+            if (commit := self._submitted.get(aggregate_id)) is not None:
+                await asyncio.wait({commit}, timeout=ACKNOWLEDGED_SECONDS)
             await self._settle(aggregate_id)
             await self._catch_up(aggregate_id, reached.get(aggregate_id, -1))
             if stops != self._stops:
