@@ -176,6 +176,14 @@ def test_special_file_systems_are_refused_inside_the_location_too(path: str) -> 
     assert LocationPaths(Path("/")).resolve("processes").resource == "processes"
 
 
+def test_a_location_may_be_in_shared_memory_but_not_show_processes(root: Path) -> None:
+    """TOL-121."""
+    assert reason(Path("/proc/self"), "environ") == "special_path"
+    assert reason(Path("/dev"), "null") == reason(root, "/dev/shm/../null") == "special_path"
+    assert LocationPaths(Path("/dev/shm/project")).resolve("notes.txt").resource == "notes.txt"
+    assert LocationPaths(root).resolve("/dev/shm/notes.txt").boundary == "/dev/shm/*"
+
+
 @pytest.mark.parametrize("path", ["con", "sub/NUL.txt", "Com1", "a.txt:stream", "aux .c"])
 def test_names_that_windows_reserves_are_ordinary_names(root: Path, path: str) -> None:
     """TOL-121: the release supports POSIX systems only."""

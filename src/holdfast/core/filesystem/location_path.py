@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 MAX_PATH_BYTES = 4096
 MAX_LINKS = 40
 SPECIAL = ("/proc", "/sys", "/dev")
+"""File systems of the kernel: they show what processes have in memory, and reading a device may have effects."""
+SHARED_MEMORY = "/dev/shm"
+"""An ordinary file system, in which a project may be."""
 
 Access = Literal["read", "write"]
 
@@ -77,12 +80,12 @@ class LocationPaths:
         if inside is not None:
             return self._internal(path, canonicalize(path, inside, base=str(self.root), follow=follow))
         lexical = _absolute(path)
-        if _below_any(lexical, SPECIAL):
+        if _is_special(lexical):
             raise PathError(path, "special_path")
         found = canonicalize(path, lexical, follow=follow)
         if access == "read" and self._managed(Path(found.path)):
             return Target(Path(found.path), found.path, Path("/"), None, found.mode is not None)
-        if _below_any(found.path, SPECIAL):
+        if _is_special(found.path):
             raise PathError(path, "special_path")
         if access == "read" and self._is_referenced(found.path):
             return Target(Path(found.path), found.path, Path("/"), None, found.mode is not None)
@@ -103,8 +106,7 @@ class LocationPaths:
     def _internal(self, path: str, found: CanonicalPath) -> Target:
         if not contains(str(self.root), found.path):
             raise PathError(path, "location_escape")
-        # A Location at `/` contains the special directories; a Location inside one of them is intended.
-        if _below_any(found.path, SPECIAL) and not _below_any(str(self.root), SPECIAL):
+        if _is_special(found.path):
             raise PathError(path, "special_path")
         return Target(Path(found.path), _relative(found.path, str(self.root)), self.root, None, found.mode is not None)
 
@@ -134,7 +136,7 @@ class LocationPaths:
         found = canonicalize(path, _normalized(path, rest.lstrip("/") or "."), base=root)
         if not contains(root, found.path):
             raise PathError(path, "location_escape")
-        if _below_any(found.path, SPECIAL):
+        if _is_special(found.path):
             raise PathError(path, "special_path")
         return Target(Path(found.path), found.path, Path("/"), None, found.mode is not None)
 
@@ -224,5 +226,5 @@ def _absolute(path: str) -> str:
     return "/" + os.path.normpath(path).lstrip("/")
 
 
-def _below_any(path: str, roots: tuple[str, ...]) -> bool:
-    return any(contains(root, path) for root in roots)
+def _is_special(path: str) -> bool:
+    return any(contains(root, path) for root in SPECIAL) and not contains(SHARED_MEMORY, path)
