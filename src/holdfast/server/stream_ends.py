@@ -97,11 +97,12 @@ class StreamEnds:
                     async with asyncio.timeout(CHECK_SECONDS):
                         await self._due.wait()
                 self._due.clear()
+                asked = self._ids  # a stream that is opened meanwhile may be of a newer one
                 try:
                     valid = await self._valid()
                 except StorageError as error:
                     log.warning("whether sign-ins and tokens are still valid cannot be read: %s", error)
                 else:
-                    for gone in self._ids.difference(valid):
+                    for gone in asked.difference(valid):
                         self.end(gone)
                 await asyncio.sleep(APART_SECONDS)
