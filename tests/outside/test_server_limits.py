@@ -76,6 +76,8 @@ def test_a_token_that_asks_too_often_is_told_when_to_come_back(
     assert refusal(answers[3]) == (429, "TooManyRequestsError")
     assert 1 <= int(answers[3].headers["retry-after"]) <= 100
     assert answers[3].json()["retryAfter"] == int(answers[3].headers["retry-after"])
+    for path in ("/api/metrics", "/api/nothing"):
+        assert call(server, ci, "GET", path).status_code == 429
     assert call(server, other, "GET", "/api/session").status_code == 200
     for _ in range(10):
         assert httpx2.get(f"{server.url}/api/session", auth=OWNER, verify=NO_TLS).status_code == 200

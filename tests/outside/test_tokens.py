@@ -120,6 +120,25 @@ def test_secrets_of_holdfast_need_an_admin(holdfast: Machine, server: Server) ->
     assert (listed.status_code, listed.json()["role"]) == (403, "admin")
 
 
+def test_a_prompt_attaches_files_of_its_project_only(holdfast: Machine, server: Server, tmp_path: Path) -> None:
+    """OPS-308: what is elsewhere needs an admin, or is sent as data."""
+    (holdfast.project / "notes.txt").write_text("notes", encoding="utf-8")
+    (tmp_path / "private.txt").write_text("private", encoding="utf-8")
+    prompter, admin = created(holdfast, "p", "--role", "prompt"), created(holdfast, "a", "--role", "admin")
+    place = {"location": {"directory": str(holdfast.project)}}
+    session = call(server, prompter, "POST", "/api/session", json=place).json()["data"]["id"]
+
+    def attached(token: str, uri: str) -> httpx2.Response:
+        prompt = {"text": "Read it.", "files": [{"uri": uri, "mime": "text/plain"}]}
+        return call(server, token, "POST", f"/api/session/{session}/prompt", json={"prompt": prompt, "resume": False})
+
+    private = (tmp_path / "private.txt").as_uri()
+    refused = attached(prompter, private)
+    assert (refused.status_code, "role admin" in refused.json()["message"]) == (400, True)
+    for token, uri in ((prompter, "notes.txt"), (prompter, "data:text/plain,private"), (admin, private)):
+        assert attached(token, uri).status_code == 200, uri
+
+
 def test_a_token_of_a_project_reaches_nothing_else(holdfast: Machine, server: Server, tmp_path: Path) -> None:
     """OPS-306, OPS-307."""
     other = tmp_path / "other"

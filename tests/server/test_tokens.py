@@ -202,6 +202,96 @@ async def test_files_of_holdfast_itself_are_for_admins(http: Http, runtime: Runt
         400,
         403,
     )
+    above, wanted = {"location[directory]": str(data.parent)}, {"query": "credentials.json"}
+    assert [
+        (await http.get("/api/fs/find", params={**above, **wanted}, headers=who)).json()["data"]
+        for who in (prompter, admin)
+    ] == [
+        [],
+        [{"path": f"{data.name}/credentials.json", "type": "file"}],
+    ]
+
+
+async def test_only_admins_work_in_a_folder_of_holdfast(http: Http, runtime: Runtime, project: Path) -> None:
+    """OPS-304: no Session and no Location there; isolated copies of projects are for everybody."""
+    prompter, admin = bearer(await token(http, "p", "prompt")), bearer(await token(http, "a", "admin"))
+    data = runtime.paths.data
+    (data / "owners").mkdir(parents=True, exist_ok=True)
+    (project / "link").symlink_to(data / "owners")
+    for directory in (data, data / "owners", project / "link"):
+        create = {"location": {"directory": str(directory)}}
+        for refused in (
+            await http.post("/api/session", json=create, headers=prompter),
+            await http.get("/api/agent", params={"location[directory]": str(directory)}, headers=prompter),
+        ):
+            assert (refused.status_code, refused.json()["role"]) == (403, "admin")
+        assert (await http.post("/api/session", json=create, headers=admin)).status_code == 200
+    copy = data / "copies" / "ses_1"
+    copy.mkdir(parents=True)
+    (copy / "notes.txt").write_text("notes", encoding="utf-8")
+    here = {"location[directory]": str(copy)}
+    assert (await http.get("/api/agent", params=here, headers=prompter)).status_code == 200
+    assert (await http.get("/api/fs/read/notes.txt", params=here, headers=prompter)).text == "notes"
+
+
+async def test_what_others_attach_by_path_is_in_the_directory_of_the_session(
+    http: Http, runtime: Runtime, project: Path, tmp_path: Path
+) -> None:
+    """OPS-308: rules for agents do not hold for attachments."""
+    (project / "notes.txt").write_text("inside", encoding="utf-8")
+    (tmp_path / "secret.txt").write_text("outside", encoding="utf-8")
+    (project / "link.txt").symlink_to(tmp_path / "secret.txt")
+    runtime.paths.data.mkdir(exist_ok=True)
+    (runtime.paths.data / "credentials.json").write_text("{}", encoding="utf-8")
+    prompter, admin = bearer(await token(http, "p", "prompt")), bearer(await token(http, "a", "admin"))
+
+    async def session(directory: Path) -> str:
+        made = await http.post("/api/session", json={"location": {"directory": str(directory)}}, headers=admin)
+        return str(made.json()["data"]["id"])
+
+    async def attach(id: str, headers: dict[str, str], *uris: str) -> httpx2.Response:
+        files = [{"uri": uri, "mime": "text/plain"} for uri in uris]
+        prompt = {"prompt": {"text": "Read.", "files": files}, "resume": False}
+        return await http.post(f"/api/session/{id}/prompt", json=prompt, headers=headers)
+
+    here, above = await session(project), await session(runtime.paths.data.parent)
+    allowed = ("notes.txt", (project / "notes.txt").as_uri(), f"{(project / 'notes.txt').as_uri()}?start=1", ".")
+    accepted = await attach(here, prompter, *allowed, "data:text/plain,more")
+    assert accepted.status_code == 200, accepted.text
+    inside = str(runtime.paths.data / "credentials.json")
+    outside = (tmp_path / "secret.txt").as_uri()
+    for id, uri, why in (
+        (here, outside, "outside"),
+        (here, outside.replace("file:", "FILE:"), "outside"),
+        (here, outside.replace("file://", "file://localhost"), "outside"),
+        (here, str(tmp_path / "secret.txt"), "outside"),
+        (here, "../secret.txt", "outside"),
+        (here, "file:///proc/self/environ", "system's own"),
+        (here, (project / "link.txt").as_uri(), "outside"),
+        (above, inside, "role admin"),
+    ):
+        refused = await attach(id, prompter, "notes.txt" if id == here else uri, uri)
+        assert refused.status_code == 400, (uri, refused.text)
+        assert why in refused.json()["message"], (uri, refused.text)
+        if uri != "file:///proc/self/environ":
+            assert (await attach(id, admin, uri)).status_code == 200, uri
+
+
+async def test_an_attachment_that_was_accepted_is_not_read_again(http: Http, project: Path) -> None:
+    """OPS-308, SES-023: a repeated request gets the receipt of the first."""
+    (project / "notes.txt").write_text("first", encoding="utf-8")
+    prompter = bearer(await token(http, "p", "prompt"))
+    made = await http.post("/api/session", json={"location": {"directory": str(project)}}, headers=prompter)
+    path = f"/api/session/{made.json()['data']['id']}/prompt"
+    prompt = {
+        "id": "msg_0000000000attached00000001",
+        "prompt": {"text": "Read.", "files": [{"uri": "notes.txt", "mime": "text/plain"}]},
+        "resume": False,
+    }
+    first = await http.post(path, json=prompt, headers=prompter)
+    (project / "notes.txt").unlink()
+    assert first.status_code == 200, first.text
+    assert (await http.post(path, json=prompt, headers=prompter)).json() == first.json()
 
 
 # -- projects ----------------------------------------------------------------------------------------------------------
@@ -276,6 +366,30 @@ async def test_a_child_in_a_copy_of_the_project_is_reached(
         sql(f"update session set parent_id = '{root}' where id = '{child}'")
     assert (await http.get(f"/api/session/{child}", headers=limited)).status_code == 200
     assert (await http.get(f"/api/session/{stray}", headers=limited)).status_code == 404
+
+
+async def test_a_bundle_has_no_session_that_the_token_does_not_reach(http: Http, project: Path, tmp_path: Path) -> None:
+    """OPS-306: a fork brings what it was forked from."""
+    other = tmp_path / "other"
+    other.mkdir()
+    limited = bearer(await token(http, "l", "read", projects=[str(project)]))
+
+    async def post(path: str, payload: object) -> Any:
+        made = await http.post(f"/api/session{path}", json=payload, headers=BASIC)
+        assert made.is_success, made.text
+        return made.json()["data"] if made.content else None
+
+    source = (await post("", {"location": {"directory": str(other)}}))["id"]
+    await post(f"/{source}/shell", {"command": "true", "id": "evt_1"})
+    fork = (await post(f"/{source}/fork", {"boundary": {"type": "through"}}))["id"]
+    await post(f"/{fork}/move", {"directory": str(project)})
+    path = f"/api/session/{fork}/export"
+    refused = await http.get(path, headers=limited)
+    assert (refused.status_code, "markdown" in refused.text) == (403, True)
+    assert (await http.get(path, params={"format": "markdown"}, headers=limited)).status_code == 200
+    assert (await http.get(path, headers=BASIC)).status_code == 200
+    own = (await post("", {"location": {"directory": str(project)}}))["id"]
+    assert (await http.get(f"/api/session/{own}/export", headers=limited)).status_code == 200
 
 
 # -- revocation --------------------------------------------------------------------------------------------------------

@@ -10,12 +10,15 @@ from holdfast.core.prompt.prompt_resources import names_resource
 from holdfast.core.session.mentioned import Mentioned
 from holdfast.core.session.prompt_input import unresolved
 from holdfast.core.skill.attachment import attach_skills
+from holdfast.server.attached_files import own_files, reads_own_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
+    from holdfast.core.filesystem.content import Content
     from holdfast.core.location.services import LocationServices
+    from holdfast.core.session.attachment_source import Source
     from holdfast.schema.prompt import Admission, Delivery, Prompt
     from holdfast.schema.session import Session
     from holdfast.server.types import ApiCall
@@ -48,19 +51,23 @@ async def admit_resolved(
         call.runtime.placement.check_files(session.location)
         async with call.services as services:
             await services.catalog.ready()
-            prompt, mentioned = await call.while_connected(_resolved(services, session, given, resolve))
+            prompt, mentioned = await call.while_connected(_resolved(call, services, session, given, resolve))
         return await sessions.prompt(
             session.id, prompt, id=id, delivery=delivery, resume=resume, checked=checked, mentioned=mentioned
         )
 
 
-async def _resolved(services: LocationServices, session: Session, given: Prompt, resolve: Resolve) -> ResolvedPrompt:
-    """With what is behind files that are resources of MCP servers."""
+async def _resolved(
+    call: ApiCall, services: LocationServices, session: Session, given: Prompt, resolve: Resolve
+) -> ResolvedPrompt:
+    """With what is behind files that are resources of MCP servers, or that not every caller may attach."""
     prompt, mentioned = await resolve(services, session, given)
-    if not attaches_resources(prompt):
-        return prompt, mentioned
-    own = await services.resources.files(session, prompt)
-    return prompt, (mentioned or Mentioned()).replace(own=own)
+    own: dict[int, Source | Content] = {}
+    if attaches_resources(prompt):
+        own |= await services.resources.files(session, prompt)
+    if reads_own_files(call, prompt):
+        own |= await own_files(call, prompt, own.keys())
+    return (prompt, (mentioned or Mentioned()).replace(own=own)) if own else (prompt, mentioned)
 
 
 def attaches_resources(prompt: Prompt) -> bool:

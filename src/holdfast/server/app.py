@@ -27,6 +27,7 @@ from holdfast.schema.live_event import GlobalDisposed
 from holdfast.server.auth import Access, Credentials, Hosts, is_page_call
 from holdfast.server.callers import NODE as BY_NODE
 from holdfast.server.callers import Callers
+from holdfast.server.closed_folders import check_open
 from holdfast.server.decoding import BODY_LIMIT, BODY_SECONDS, decode_params, decode_payload, decode_query
 from holdfast.server.errors import to_public
 from holdfast.server.extensions import report_authenticated
@@ -228,6 +229,8 @@ class App:
         if not by_node and not self._is_node(method, scope["path"], headers):
             caller = await self._callers.identify(scope, head)
         report_authenticated(scope)
+        if self._limiting is not None:
+            self._limiting.check_rate(caller)
         if scope["path"] == METRICS and method in ("GET", "HEAD"):
             request.route = METRICS
             caller.check_all_projects("metrics, which are about all of them")
@@ -236,8 +239,6 @@ class App:
             self._access.check_page(headers)
         endpoint, handler, path = self._routes.find(method, scope.get("raw_path") or scope["path"].encode())
         request.route = endpoint.path
-        if self._limiting is not None:
-            self._limiting.check_rate(caller)
         await self._callers.check_role(caller, endpoint.role)
         caller.check_scope(endpoint)
         if self._access.credentials is None and endpoint.group in PRIVATE_GROUPS:
@@ -255,6 +256,7 @@ class App:
         location = self._location(query, headers) if scope_of is EndpointScope.LOCATION else None
         if location is not None:
             caller.check_directory(location.directory)
+            check_open(self._runtime, caller, location.directory)
         call = ApiCall(
             endpoint=endpoint,
             runtime=self._runtime,

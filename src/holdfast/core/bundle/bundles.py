@@ -71,10 +71,15 @@ class Bundles:
             return await self._exporter.export(_given(session_ids), file, told, redaction=self._redaction(redact))
 
     async def export_into(
-        self, session_ids: Sequence[str] | None, file: IO[bytes], *, redact: bool = False
+        self,
+        session_ids: Sequence[str] | None,
+        file: IO[bytes],
+        *,
+        redact: bool = False,
+        check: Callable[[str], Awaitable[None]] | None = None,
     ) -> BundleReport:
-        """As above, into a file that the caller owns."""
-        return await self._exporter.export(_given(session_ids), file, redaction=self._redaction(redact))
+        """As above, into a file that the caller owns. `check` raises for a Session that may not be in it."""
+        return await self._exporter.export(_given(session_ids), file, redaction=self._redaction(redact), check=check)
 
     async def verify(self, path: Path, told: Told = _quiet) -> BundleReport:
         """Read a bundle to its end. Raises BundleInvalid."""

@@ -33,7 +33,7 @@ from holdfast.schema.frozen import Frozen
 from holdfast.schema.session_event import Moved, SessionUpdated
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
     from pathlib import Path
 
     from holdfast.core.bundle.selection import SelectedSession, Selecting, Selection
@@ -77,10 +77,15 @@ class Exporter:
         told: Callable[[str, int, int], None] = lambda what, done, total: None,
         *,
         redaction: Redaction,
+        check: Callable[[str], Awaitable[None]] | None = None,
     ) -> BundleReport:
         """Write a bundle with the trees of these Sessions, or of all, to a file that the caller owns. `told` gets what
-        is done, how many Sessions are done, and how many there are. Raises SessionNotFound."""
+        is done, how many Sessions are done, and how many there are. `check` raises for a Session that may not be in it.
+        Raises SessionNotFound."""
         selection = await self._selecting.select(session_ids)
+        if check is not None:
+            for selected in selection.sessions:
+                await check(selected.id)
         if not selection.sessions:
             raise InvalidRequest("There are no sessions to export.")
         manifest = await self._manifest(selection, redaction, told)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 # Non-blocking: a pipe or device that was swapped in is opened without waiting, detected and closed.
+_LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | getattr(os, "O_NOCTTY", 0)
 
 
@@ -43,6 +44,17 @@ def open_file(target: Target) -> int:
     """A descriptor of a regular file, for reading."""
     with open_parent(target) as (directory, name):
         return _open_at(directory, name, target)
+
+
+def open_entry(target: Target) -> int:
+    """A descriptor of a regular file, or of a directory, for reading."""
+    try:
+        return open_file(target)
+    except WrongKind as error:
+        if error.kind != "directory":
+            raise
+    with open_parent(target) as (parent, name):
+        return os.open(name, _LISTED, dir_fd=parent)
 
 
 def stat_entry(directory: int, name: str, target: Target) -> os.stat_result | None:

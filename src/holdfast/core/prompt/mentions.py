@@ -9,19 +9,16 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.core.filesystem.content import Unusable
-from holdfast.core.filesystem.descriptor import open_file, open_parent
-from holdfast.core.filesystem.errors import FileError, WrongKind
 from holdfast.core.prompt.agent_guidance import agent_guidance
 from holdfast.core.prompt.lookup import Broken, NamedAgent, NamedPath, NamedResource, Names
 from holdfast.core.prompt.prompt_permissions import PromptPermissions
 from holdfast.core.prompt.prompt_resources import allow_resource
-from holdfast.core.session.attachment_source import DIRECTORY, check_lines, read_handle
+from holdfast.core.session.attachment_source import DIRECTORY, check_lines, read_target
 from holdfast.core.session.attachments import (
     FILES,
     FULL,
@@ -44,7 +41,6 @@ if TYPE_CHECKING:
     from holdfast.core.agent.callable_agents import CallableAgents
     from holdfast.core.filesystem.content import Content
     from holdfast.core.filesystem.image import ImageLimits
-    from holdfast.core.filesystem.location_path import Target
     from holdfast.core.mcp.resource_address import ResourceAddress
     from holdfast.core.prompt.filled_template import FilledTemplate
     from holdfast.core.prompt.lookup import Findings, Lookup
@@ -59,7 +55,6 @@ if TYPE_CHECKING:
 
 LEFT_OUT = "{count} further mention{s} could not be attached: a prompt attaches at most {most} of them."
 SLOW = "The mentions in this prompt could not be looked up within {seconds:g} s, and nothing was attached for them."
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Mentions:
@@ -219,24 +214,4 @@ def _address(server: str, mention: Mention) -> ResourceAddress:
 
 
 def _source(named: NamedPath) -> attachment_source.Source | Content:
-    target = named.target
-    try:
-        handle = _open(target)
-        try:
-            return read_handle(handle, media_type(target.path.as_uri()), named.mention.lines)
-        finally:
-            os.close(handle)
-    except FileError as error:
-        raise Unusable(str(error)) from error
-    except OSError as error:
-        raise Unusable(error.strerror or type(error).__name__) from error
-
-
-def _open(target: Target) -> int:
-    try:
-        return open_file(target)
-    except WrongKind as error:
-        if error.kind != "directory":
-            raise
-    with open_parent(target) as (parent, name):
-        return os.open(name, _DIRECTORY, dir_fd=parent)
+    return read_target(named.target, media_type(named.target.path.as_uri()), named.mention.lines)

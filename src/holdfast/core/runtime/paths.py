@@ -22,6 +22,11 @@ class Paths(Frozen):
         return self.data / "credentials.json"
 
     @property
+    def copies(self) -> Path:
+        """Isolated copies of projects, in which Sessions work."""
+        return self.data / "copies"
+
+    @property
     def owners(self) -> Path:
         return self.data / "owners"
 

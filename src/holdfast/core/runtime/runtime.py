@@ -227,7 +227,7 @@ class Runtime:
         self.node_secrets = NodeSecrets(self.database, ids, clock)
         self.nodes = Nodes(self.database, self._ownership, liveness, clock)
         self._inbox = Inbox(self.log, self.store, ids, clock, Attachments(self._image_limits))
-        copies = IsolatedCopies(here.data / "copies", self._environment)
+        copies = IsolatedCopies(self.paths.copies, self._environment)
         records = SessionRecords(self.log, self.store, ids, clock, deleted=copies.discard)
         self.metrics = Metrics()
         self.epochs = Epochs(self.database, ids, clock, self.metrics)

@@ -14,12 +14,16 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from holdfast.core.filesystem.canonical import is_folder, printable
 from holdfast.core.filesystem.content import MEDIA_BYTES, TEXT_BYTES, Content, Unusable
+from holdfast.core.filesystem.descriptor import open_entry
+from holdfast.core.filesystem.errors import FileError
 from holdfast.core.filesystem.text import SAMPLE_BYTES, decode, is_binary
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    from holdfast.core.filesystem.location_path import Target
 
 DIRECTORY = "application/x-directory"
 ENTRIES = 500
@@ -55,6 +59,20 @@ def read_address(uri: str, directory: Path, claimed: str) -> Source | Content:
             return read_handle(handle, claimed, address.lines)
         finally:
             os.close(handle)
+    except OSError as error:
+        raise Unusable(error.strerror or type(error).__name__) from error
+
+
+def read_target(target: Target, claimed: str, lines: LineRange | None) -> Source | Content:
+    """The same of a path that was resolved, without following links. Raises Unusable."""
+    try:
+        handle = open_entry(target)
+        try:
+            return read_handle(handle, claimed, lines)
+        finally:
+            os.close(handle)
+    except FileError as error:
+        raise Unusable(str(error)) from error
     except OSError as error:
         raise Unusable(error.strerror or type(error).__name__) from error
 

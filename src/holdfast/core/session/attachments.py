@@ -148,7 +148,7 @@ class Attachments:
                 return error
 
     async def _resolve(
-        self, file: FileAttachment, directory: Path, limits: ImageLimits, read: Source | None
+        self, file: FileAttachment, directory: Path, limits: ImageLimits, read: Source | Content | None
     ) -> tuple[FileAttachment, Content | None]:
         """The file as it is stored, and its content unless the URI contains all of it. `read` is what is behind it, if
         that was read before."""

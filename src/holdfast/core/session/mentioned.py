@@ -29,7 +29,7 @@ class Mentioned(Frozen):
     files: tuple[MentionedFile, ...] = ()
     agents: tuple[AgentAttachment, ...] = ()
     notes: tuple[str, ...] = ()
-    own: Mapping[int, Source] = {}
+    own: Mapping[int, Source | Content] = {}
     """What is behind files of the prompt itself that were read before, by their index."""
 
 

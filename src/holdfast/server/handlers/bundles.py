@@ -6,10 +6,11 @@ import asyncio
 import base64
 import binascii
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.schema.exceptions import Conflict, InvalidRequest
+from holdfast.schema.exceptions import Conflict, Forbidden, InvalidRequest, SessionNotFound
 from holdfast.server.types import RawBody
 
 if TYPE_CHECKING:
@@ -51,10 +52,26 @@ async def import_bundle(call: ApiCall) -> ImportReport:
         return await call.runtime.bundles.import_from(Path(file.name), directory=payload.directory, most=LARGEST_IMPORT)
 
 
+async def _check_reached(call: ApiCall, session_id: str) -> None:
+    """Raises Forbidden for a Session of another project that belongs into the bundle, such as the source of a fork."""
+    find = call.runtime.store.find
+    session = await find(session_id)
+    try:
+        if session is None:
+            raise SessionNotFound(session_id)
+        await call.caller.check_session(session, find)
+    except SessionNotFound:
+        raise Forbidden(
+            f"The token {call.caller.name} is limited to {', '.join(call.caller.projects)}, and the bundle would have "
+            "Sessions from elsewhere that this one comes from. Ask for json, markdown or html."
+        ) from None
+
+
 async def _bundle(call: ApiCall, *, redact: bool) -> RawBody:
     assert call.session is not None
     with tempfile.TemporaryFile(prefix="holdfast-export-") as file:
-        await call.runtime.bundles.export_into([call.session.id], file, redact=redact)
+        check = partial(_check_reached, call) if call.caller.projects else None
+        await call.runtime.bundles.export_into([call.session.id], file, redact=redact, check=check)
         if file.tell() > LARGEST:
             raise Conflict(
                 f"The bundle has {file.tell():,} bytes, and at most {LARGEST:,} are sent; use `holdfast export`",

@@ -1,5 +1,5 @@
-"""Handlers of `protocol/files.py`. Nothing outside the Location is read, and what Holdfast itself keeps only by admins:
-the password of the server is there, and the keys of providers."""
+"""Handlers of `protocol/files.py`. Nothing outside the Location is read, and what Holdfast itself keeps only by
+admins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.core.filesystem.listing import list_directory
 from holdfast.core.filesystem.location_path import LocationPaths
 from holdfast.core.search.glob import Glob
 from holdfast.protocol.files import FileEntry
-from holdfast.schema.exceptions import Forbidden
+from holdfast.server.closed_folders import closed_folders, closed_to
 from holdfast.server.finder import best_matches
 from holdfast.server.types import RawBody
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.filesystem.location_path import Target
     from holdfast.protocol import files as protocol
+    from holdfast.server.closed_folders import ClosedFolders
     from holdfast.server.types import ApiCall
 
 FILE_LIMIT = 32 * 1024 * 1024
@@ -45,16 +46,24 @@ async def find(call: ApiCall) -> Sequence[FileEntry]:
     query: protocol.FindQuery = call.query
     async with call.services as services:
         found = await services.search.files(_directory(call), Glob("**"), LOOKED_AT)
-    return await asyncio.to_thread(best_matches, query.query, found.paths, query.type, query.limit or FOUND)
+    paths = await asyncio.to_thread(_open_paths, _directory(call), found.paths, _closed(call))
+    return await asyncio.to_thread(best_matches, query.query, paths, query.type, query.limit or FOUND)
 
 
-def _read(directory: Path, path: str, closed: Sequence[str]) -> RawBody:
+def _open_paths(directory: Path, paths: Sequence[str], closed: ClosedFolders) -> Sequence[str]:
+    if not closed.folders:
+        return paths
+    root = os.path.realpath(directory)
+    return [path for path in paths if not closed.contain(os.path.join(root, path))]
+
+
+def _read(directory: Path, path: str, closed: ClosedFolders) -> RawBody:
     with _no_defect(path):
         data = read_file(_resolve(directory, path, closed), FILE_LIMIT)
     return RawBody(data, mimetypes.guess_type(path)[0] or UNKNOWN)
 
 
-def _list(directory: Path, path: str, closed: Sequence[str]) -> Sequence[FileEntry]:
+def _list(directory: Path, path: str, closed: ClosedFolders) -> Sequence[FileEntry]:
     with _no_defect(path):
         entries = list_directory(_resolve(directory, path, closed))
     return [FileEntry(path=entry.path, type=entry.type) for entry in entries]
@@ -73,24 +82,17 @@ def _no_defect(path: str) -> Iterator[None]:
         raise PathError(path, "inaccessible") from None
 
 
-def _resolve(directory: Path, path: str, closed: Sequence[str]) -> Target:
+def _resolve(directory: Path, path: str, closed: ClosedFolders) -> Target:
     target = LocationPaths(directory).resolve(path, external="deny")
-    if any(target.path.is_relative_to(os.path.realpath(folder)) for folder in closed):
-        raise Forbidden(f"{path[:200]} belongs to Holdfast itself, which needs the role admin.", role="admin")
+    if closed.contain(str(target.path)):
+        raise closed_to(path)
     if not target.exists:
         raise TargetMissing(path[:200])
     return target
 
 
-def _closed(call: ApiCall) -> Sequence[str]:
-    """Folders of Holdfast that the caller may not look into."""
-    if call.caller.has("admin"):
-        return ()
-    environment = call.runtime.environment
-    home = environment.get("HOME") or os.path.expanduser("~")
-    state = environment.get("XDG_STATE_HOME") or f"{home}/.local/state"
-    config = environment.get("XDG_CONFIG_HOME") or f"{home}/.config"
-    return (str(call.runtime.paths.data), f"{state}/holdfast", f"{config}/opencode", f"{config}/holdfast")
+def _closed(call: ApiCall) -> ClosedFolders:
+    return closed_folders(call.runtime, call.caller)
 
 
 def _directory(call: ApiCall) -> Path:

@@ -21,6 +21,8 @@ from holdfast.schema.exceptions import ApiError, InvalidRequest
 from holdfast.schema.prompt import named_model
 from holdfast.schema.session import ForkBefore, SessionActive
 from holdfast.server.admission import admit_resolved, attaches_resources, resolve_prompt
+from holdfast.server.attached_files import reads_own_files
+from holdfast.server.closed_folders import check_open
 from holdfast.server.cursor import ListCursor, MessageCursor, read_cursor, write_cursor
 from holdfast.server.locations import served_location
 from holdfast.server.prompt_payload import in_shape, prompt_of
@@ -79,6 +81,7 @@ async def create(call: ApiCall) -> Session:
         given, workspace = payload.location, _known(payload.location.workspace_id)
         location = served_location(call.runtime.placement, given.directory, workspace, kind="Payload")
     call.caller.check_directory(location.directory)
+    check_open(call.runtime, call.caller, location.directory)
     if call.headers.get(CHECKED) == "1" and (payload.agent or payload.model):
         await _check_choices(call, location, payload)
     if payload.budget is not None:
@@ -124,7 +127,7 @@ async def prompt(call: ApiCall) -> Admission:
     checked = call.headers.get(CHECKED) == "1"
     resolves = payload.resolve is True and may_mention(given.text)
     try:
-        if given.skills or resolves or attaches_resources(given):
+        if given.skills or resolves or attaches_resources(given) or reads_own_files(call, given):
             resolve = partial(resolve_prompt, mentions=resolves)
             return await admit_resolved(
                 call, given, resolve, id=id, delivery=delivery, resume=resume, checked=checked, resolves=resolves
