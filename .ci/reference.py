@@ -19,6 +19,7 @@ import msgspec
 import holdfast
 import holdfast.testing
 from holdfast.cli.main import cli
+from holdfast.core.config import holdfast_schema
 from holdfast.core.config import schema as config_schema
 from holdfast.protocol.api import API
 from holdfast.protocol.endpoint import Endpoint, Envelope
@@ -262,7 +263,7 @@ def configuration_page() -> str:
         part = parts[name]
         lines += ["## The file" if name == "ConfigFile" else f"## {name}", ""]
         lines += [part["description"], ""] if "description" in part and name != "ConfigFile" else []
-        source = _source(getattr(config_schema, name))
+        source = _source(getattr(config_schema if hasattr(config_schema, name) else holdfast_schema, name))
         assert isinstance(source, ast.ClassDef)
         notes = _field_notes(source)
         lines += ["| key | type | |", "| --- | --- | --- |"]

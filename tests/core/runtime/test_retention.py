@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from holdfast.core.config.holdfast_schema import ProjectRetention, Retention
 from holdfast.core.config.retention import RetentionPolicy
-from holdfast.core.config.schema import ProjectRetention, Retention
 from holdfast.core.runtime.retention import DAY, SLICE, Tree, _by_age_and_count, _in_removal_order
 
 NOW = 1000 * DAY

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.core.config.environment import user_path
-from holdfast.core.config.schema import ProjectRetention, Retention
+from holdfast.core.config.holdfast_schema import ProjectRetention, Retention
 from holdfast.core.config.user_settings import UnusableSetting, user_section
 from holdfast.schema.frozen import Frozen
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, get_args, ge
 
 import msgspec
 
-from holdfast.core.config import schema
+from holdfast.core.config import holdfast_schema, schema
 from holdfast.core.config.migrate import OLD_KEYS
+from holdfast.core.config.section import Section
 from holdfast.core.config.unsupported import OF_OPENCODE, OPENCODE_NAMES
 from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
@@ -182,15 +183,15 @@ class _Validation:
 
     def _holdfast(self, value: Any) -> Any:
         if not isinstance(value, dict) or value.get("sandbox") is None:
-            return self._convert(value, ("holdfast",), schema.Holdfast)
-        found = self._convert(_without(value, "sandbox"), ("holdfast",), schema.Holdfast) or {}
+            return self._convert(value, ("holdfast",), holdfast_schema.Holdfast)
+        found = self._convert(_without(value, "sandbox"), ("holdfast",), holdfast_schema.Holdfast) or {}
         return {**found, "sandbox": self._sandbox(value["sandbox"], ("holdfast", "sandbox"))}
 
     def _sandbox(self, value: Any, trail: Trail) -> Any:
         """An invalid value gives the strictest sandbox: a misspelled mode must not disable it."""
-        self._report_unknown(value, trail, schema.Sandbox)
+        self._report_unknown(value, trail, holdfast_schema.Sandbox)
         try:
-            return msgspec.to_builtins(msgspec.convert({"sandbox": value}, schema.Holdfast))["sandbox"]
+            return msgspec.to_builtins(msgspec.convert({"sandbox": value}, holdfast_schema.Holdfast))["sandbox"]
         except msgspec.ValidationError as error:
             self._report(Problem(trail, f"{_reason(error)}; commands run read-only and without network", fatal=True))
             return {"mode": "read-only", "network": "off", "required": True}
@@ -278,7 +279,7 @@ def _shape(kind: Any) -> _TypeShape:
     fields: dict[str, Any] = {}
     values = items = None
     for part in _parts(kind):
-        if isinstance(part, type) and issubclass(part, schema.Section):
+        if isinstance(part, type) and issubclass(part, Section):
             fields |= {field.encode_name: field.type for field in msgspec.structs.fields(part)}
             if part.__struct_config__.tag is not None:
                 fields["type"] = str

@@ -17,8 +17,8 @@ from holdfast.schema.retention import RetentionItem
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
+    from holdfast.core.config.holdfast_schema import ProjectRetention
     from holdfast.core.config.retention import RetentionPolicy
-    from holdfast.core.config.schema import ProjectRetention
     from holdfast.core.database.database import Database
 
 DAY = 24 * 60 * 60 * 1000
