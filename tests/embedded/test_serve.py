@@ -19,7 +19,9 @@ from holdfast.client.discovery import running_servers
 from holdfast.client.errors import ClientError
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.embedded.connection import Connection
-from holdfast.embedded.serve import Served, Serving, _listen, _Server, serve
+from holdfast.embedded.http_server import HttpServer
+from holdfast.embedded.listening import listen
+from holdfast.embedded.serve import Served, Serving, serve
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.prompt import PromptInput
 from holdfast.schema.session import Session
@@ -61,7 +63,7 @@ async def test_a_caller_who_waits_does_not_hold_the_server_up(
     model.hold(0)
     app = App(runtime)
     config = uvicorn.Config(app, http=Connection, lifespan="off", log_level="critical", timeout_graceful_shutdown=600)
-    server = _Server(config, app)
+    server = HttpServer(config, app)
     with loopback_listener() as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         async with asyncio.timeout(30), connect(f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
@@ -77,7 +79,7 @@ async def test_a_caller_who_waits_does_not_hold_the_server_up(
 
 def test_responses_are_sent_at_once_on_every_event_loop() -> None:
     """asyncio turns Nagle's algorithm off only for sockets that are known to be TCP."""
-    with _listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.proto == socket.IPPROTO_TCP
@@ -119,9 +121,9 @@ async def test_a_server_that_ends_answers_over_connections_that_it_has_taken(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """OPS-451: new ones are refused by then. A proxy that sent a request sends it to no other server."""
-    monkeypatch.setattr("holdfast.embedded.serve.FIRST_REQUEST_SECONDS", 600)
+    monkeypatch.setattr("holdfast.embedded.http_server.FIRST_REQUEST_SECONDS", 600)
     app = App(runtime)
-    server = _Server(uvicorn.Config(app, http=Connection, lifespan="off", log_level="critical"), app)
+    server = HttpServer(uvicorn.Config(app, http=Connection, lifespan="off", log_level="critical"), app)
     with loopback_listener() as listener:
         address = listener.getsockname()
         serving = asyncio.create_task(server.serve(sockets=[listener]))

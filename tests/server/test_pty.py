@@ -24,7 +24,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from holdfast.core.pty import ptys
 from holdfast.core.runtime.runtime import Runtime
-from holdfast.embedded.serve import _Server
+from holdfast.embedded.http_server import HttpServer
 from holdfast.schema.location import Location
 from holdfast.server import pty
 from holdfast.server.app import App
@@ -45,7 +45,7 @@ async def serving(app: App, **options: Any) -> AsyncIterator[str]:
     config = uvicorn.Config(
         app, http="httptools", lifespan="off", log_level="critical", **{**SOCKET_OPTIONS, **options}
     )
-    server = _Server(config, app)
+    server = HttpServer(config, app)
     with loopback_listener() as listener:
         task = asyncio.create_task(server.serve(sockets=[listener]))
         try:
