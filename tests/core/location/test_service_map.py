@@ -146,3 +146,21 @@ async def test_a_user_who_leaves_during_the_start_takes_nobody_along() -> None:
     assert (await staying).location == HERE
     assert len(builder.built) == 1
     await services.close()
+
+
+async def test_of_many_idle_services_those_that_are_idle_for_longest_are_let_go() -> None:
+    """OPS-326: not what is used or busy, however many there are."""
+    builder = Builder()
+    services = ServiceMap(builder, most=2)
+    places = [Location(directory=f"/{number}") for number in range(5)]
+    async with services.use(places[0]) as used:
+        for place in places[1:]:
+            async with services.use(place) as found:
+                found.busy = place is places[1]
+        assert set(services.opened()) == {places[0], places[1], places[4]}
+        for let_go in builder.built[2:4]:
+            await asyncio.wait_for(let_go.closed.wait(), 10)
+        assert not used.closed.is_set()
+        assert not builder.built[1].closed.is_set()
+    await services.close()
+    assert all(each.closed.is_set() for each in builder.built)

@@ -1,4 +1,5 @@
-"""One set of services per Location: built at first use, shared, released when idle for long."""
+"""One set of services per Location: built at first use, shared, released when idle for long, or when many others have
+been idle for less long."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from holdfast.schema.location import Location
 
 IDLE_SECONDS = 60 * 60.0
+MOST_IDLE = 100
+"""Idle Locations that are kept: each has services in memory, and may have processes of MCP servers."""
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +39,15 @@ class _Slot(Generic[S]):
 
 
 class ServiceMap(Generic[S]):
-    def __init__(self, build: Callable[[Location], Awaitable[S]], *, idle: float = IDLE_SECONDS) -> None:
+    def __init__(
+        self, build: Callable[[Location], Awaitable[S]], *, idle: float = IDLE_SECONDS, most: int = MOST_IDLE
+    ) -> None:
         self._build = build
         self._idle = idle
+        self._most = most
         self._slots: dict[Location, _Slot[S]] = {}
+        self._unused: dict[Location, _Slot[S]] = {}
+        """Those that nobody uses, the one that is idle for longest first."""
         self._closing: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
@@ -50,6 +58,7 @@ class ServiceMap(Generic[S]):
             building = asyncio.get_running_loop().create_task(self._built(location))
             slot = self._slots[location] = _Slot(building)
         slot.users += 1
+        self._unused.pop(location, None)
         if slot.release is not None:
             slot.release.cancel()
             slot.release = None
@@ -62,8 +71,9 @@ class ServiceMap(Generic[S]):
                 if self._slots.get(location) is slot:
                     del self._slots[location]
             elif slot.users == 0:
-                loop = asyncio.get_running_loop()
-                slot.release = loop.call_later(self._idle, self._idled, location, slot)
+                self._rest(location, slot)
+                for place, unused in tuple(self._unused.items())[: -self._most]:
+                    self._idled(place, unused)
 
     def opened(self) -> tuple[Location, ...]:
         """Those whose services are there, or are being built."""
@@ -81,8 +91,6 @@ class ServiceMap(Generic[S]):
 
     async def close(self) -> None:
         for location, slot in tuple(self._slots.items()):
-            if slot.release is not None:
-                slot.release.cancel()
             self._release(location, slot)
         if self._closing:
             await asyncio.wait(self._closing)
@@ -90,13 +98,24 @@ class ServiceMap(Generic[S]):
     async def _built(self, location: Location) -> S:
         return await self._build(location)
 
+    def _rest(self, location: Location, slot: _Slot[S]) -> None:
+        """Keep what nobody uses for some time."""
+        if slot.release is not None:
+            slot.release.cancel()
+        self._unused.pop(location, None)
+        self._unused[location] = slot
+        slot.release = asyncio.get_running_loop().call_later(self._idle, self._idled, location, slot)
+
     def _idled(self, location: Location, slot: _Slot[S]) -> None:
         if slot.building.result().busy:
-            slot.release = asyncio.get_running_loop().call_later(self._idle, self._idled, location, slot)
+            self._rest(location, slot)
         else:
             self._release(location, slot)
 
     def _release(self, location: Location, slot: _Slot[S]) -> None:
+        self._unused.pop(location, None)
+        if slot.release is not None:
+            slot.release.cancel()
         if self._slots.get(location) is slot:
             del self._slots[location]
         task = asyncio.get_running_loop().create_task(self._close(slot))
