@@ -9,8 +9,8 @@ HIDDEN = "***"
 
 # Compiled on first use.
 _NAME = (
-    r"(?i)auth(?!ors?$)|(?:api|access|private)[-_]?key|_(?:key|pat)$|secret|password|passphrase|cookie|credential"
-    r"|token(?!s)"
+    r"(?i)auth(?!ors?$)|(?:api|access|private)[-_]?key|_(?:key|pat)$|secret|passw(?:or)?d|passphrase|cookie|credential"
+    r"|token(?!s)|(?:^|_|pg)pass$|(?:^|[-_])pwd$|webhook"
 )
 _USER = r"(?<=//)[^/@\s]*@"
 

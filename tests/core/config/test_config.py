@@ -300,13 +300,14 @@ def test_a_name_as_long_as_its_file_is_told_in_few_words(place: Place) -> None:
 
 
 def test_a_key_that_stands_in_the_file_is_not_shown(place: Place) -> None:
-    """CAT-031, CAT-033: neither under a name that says so, nor in a header, nor in an address; the rest is."""
+    """CAT-031, CAT-033: neither under a name that says so, nor in a header, a variable, an argument or an address; the rest is."""
     server = {
         "type": "remote",
         "url": "https://user:s3cret@host/mcp?api_key=s3cret&v=1",
         "headers": {"Authorization": "Bearer s3cret", "X-Own": "s3cret"},
     }
-    local = {"type": "local", "command": ["x"], "environment": {"GITHUB_PAT": "s3cret", "SOME_KEY": "s3cret", "A": "b"}}
+    command = ["x", "--api-key", "s3cret", "--token=s3cret", "--verbose", "plain"]
+    local = {"type": "local", "command": command, "environment": {"GITHUB_PAT": "s3cret", "A": "s3cret"}}
     body = {"apiKey": "s3cret", "tokens": ["t"], "token": ["s3cret"], "author": "me", "maxTokens": 5}
     place.write(
         "opencode.json", {"mcp": {"far": server, "near": local}, "providers": {"p": {"request": {"body": body}}}}
@@ -314,7 +315,8 @@ def test_a_key_that_stands_in_the_file_is_not_shown(place: Place) -> None:
     shown = place.load().effective()
     assert "s3cret" not in str(shown)
     assert shown["mcp"]["servers"]["far"]["url"] == "https://host/…"
-    assert shown["mcp"]["servers"]["near"]["environment"]["A"] == "b"
+    assert shown["mcp"]["servers"]["near"]["environment"] == {"GITHUB_PAT": "***", "A": "***"}
+    assert shown["mcp"]["servers"]["near"]["command"] == ["x", "--api-key", "***", "--token=***", "--verbose", "plain"]
     assert shown["providers"]["p"]["request"]["body"] == {
         "apiKey": "***",
         "tokens": ["t"],

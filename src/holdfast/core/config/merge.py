@@ -22,13 +22,33 @@ def merge(documents: Iterable[Document]) -> dict[str, Any]:
 
 
 def redacted(document: Document) -> dict[str, Any]:
-    """The document without secrets. Of an MCP server's address only the host is shown: its path may be a key."""
+    """The document without secrets. Of an MCP server's address only the host is shown: its path may be a key. The
+    values of its variables are hidden, and arguments of its command that look like secrets."""
     found: dict[str, Any] = _shown(document.data, document.secrets)
     for server in found.get("mcp", {}).get("servers", {}).values():
         if isinstance(url := server.get("url"), str):
             scheme, _, rest = url.partition("://")
             server["url"] = f"{scheme}://{rest.partition('/')[0].partition('?')[0]}/…"
+        if isinstance(variables := server.get("environment"), dict):
+            server["environment"] = dict.fromkeys(variables, HIDDEN)
+        if isinstance(command := server.get("command"), list):
+            server["command"] = _shown_arguments(command)
     return found
+
+
+def _shown_arguments(arguments: list[Any]) -> list[Any]:
+    """Of `--token VALUE` and `--token=VALUE` without the value."""
+    shown: list[Any] = []
+    hidden = False
+    for argument in arguments:
+        name, equals, _ = str(argument).partition("=")
+        is_option = name.startswith("-")
+        if hidden and not is_option:
+            shown.append(HIDDEN)
+        else:
+            shown.append(f"{name}={HIDDEN}" if equals and is_secret(name) else argument)
+        hidden = is_option and not equals and is_secret(name.lstrip("-").replace("-", "_"))
+    return shown
 
 
 def _merged(low: dict[str, Any], high: dict[str, Any]) -> dict[str, Any]:
