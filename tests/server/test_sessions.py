@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.server.conftest import ECHO, UNKNOWN, Wire
+from tests.server.conftest import ECHO, PATIENCE, UNKNOWN, Wire
 
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.llm.offline import ScriptedTransport
@@ -211,3 +211,23 @@ async def test_a_defect_is_an_unknown_error_with_a_reference(
 def _iso(millis: int) -> str:
     moment = dt.datetime.fromtimestamp(millis // 1000, tz=dt.UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{millis % 1000:03d}Z"
+
+
+@pytest.mark.parametrize("operation", ["wait", "outcome"])
+async def test_a_caller_that_disconnects_waits_no_longer(wire: Wire, runtime: Runtime, operation: str) -> None:
+    """OPS-326: a Session may wait for a person for days."""
+    session = (await wire.create())["id"]
+    waiting, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait(session_id: str) -> None:
+        waiting.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ended.set()
+
+    runtime.sessions.wait = wait  # type: ignore[method-assign]
+    calling = asyncio.create_task(wire.post(f"/api/session/{session}/{operation}"))
+    await asyncio.wait_for(waiting.wait(), PATIENCE)
+    calling.cancel()
+    await asyncio.wait_for(ended.wait(), PATIENCE)

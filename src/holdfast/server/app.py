@@ -43,7 +43,7 @@ from holdfast.server.routes import Routes
 from holdfast.server.sse import HEADERS as STREAM_HEADERS
 from holdfast.server.sse import disconnected, send_stream
 from holdfast.server.stream_ends import StreamEnds
-from holdfast.server.types import ApiCall, Handler, Headers, HttpReply, Receive, Scope, Send, Streamed
+from holdfast.server.types import OWNER, ApiCall, Handler, Headers, HttpReply, Receive, Scope, Send, Streamed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -253,9 +253,8 @@ class App:
         if scope_of is EndpointScope.FORM:
             scope_of = EndpointScope.LOCATION if path["sessionID"] == GLOBAL else EndpointScope.SESSION
         session = await self._session(path["sessionID"], caller) if scope_of is EndpointScope.SESSION else None
-        location = self._location(query, headers) if scope_of is EndpointScope.LOCATION else None
+        location = self._location(query, headers, caller) if scope_of is EndpointScope.LOCATION else None
         if location is not None:
-            caller.check_directory(location.directory)
             check_open(self._runtime, caller, location.directory)
         call = ApiCall(
             endpoint=endpoint,
@@ -270,6 +269,7 @@ class App:
             ),
             by_node=by_node,
             abandoned=partial(self._abandoned, receive),
+            disconnected=partial(disconnected, receive),
             caller=caller,
             end=self._ends.end,
         )
@@ -364,11 +364,12 @@ class App:
             await caller.check_session(session, self._runtime.store.find)
         return session
 
-    def _location(self, query: Mapping[str, str], headers: Mapping[str, str]) -> Location:
+    def _location(self, query: Mapping[str, str], headers: Mapping[str, str], caller: Caller = OWNER) -> Location:
         place = named_place(query, headers)
         if place.workspace is not None and not place.workspace.startswith("wrk"):
             raise InvalidRequest("Not a workspace id", kind="Query", field="location")
         directory = place.directory or str(self._runtime.directory)
+        caller.check_directory(directory)  # first: a limited one does not learn what there is elsewhere
         return served_location(self._runtime.placement, directory, place.workspace, kind="Query")
 
 

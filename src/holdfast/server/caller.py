@@ -34,6 +34,8 @@ class Caller(Frozen):
     """The id of the sign-in or the token with which the caller's streams end, if one does."""
     sign_in: str | None = None
     """The id of the caller's sign-in, if it is a page."""
+    token: str | None = None
+    """The id of the caller's token, also of one with which the page was signed in to."""
     projects: tuple[str, ...] = ()
     """Directories that the caller is limited to; empty: not limited."""
 
@@ -75,7 +77,10 @@ class Caller(Frozen):
             return True
         if directory is None:
             return False
-        real = os.path.realpath(directory)  # a link in a project may lead out of it
+        try:
+            real = os.path.realpath(directory)  # a link in a project may lead out of it
+        except ValueError:  # it has a NUL
+            return False
         return any(real == project or real.startswith(project.rstrip("/") + "/") for project in self.projects)
 
     def has(self, role: Role) -> bool:

@@ -79,7 +79,7 @@ class Callers:
 
     async def _with_token(self, secret: str) -> Caller:
         found = await self.token(secret)
-        return Caller(found.name, found.role, ends=found.id, projects=found.projects)
+        return Caller(found.name, found.role, ends=found.id, token=found.id, projects=found.projects)
 
     async def _signed_in(self, head: Head) -> Caller:
         from holdfast.core.page_access.sign_ins import token_of  # of the page, which not every server has
@@ -91,7 +91,14 @@ class Callers:
         token = await self._tokens().get(token_id)
         if token is None:
             raise Unauthorized(WRONG_TOKEN)
-        return Caller(token.name, token.role, ends=verified.id, sign_in=verified.id, projects=token.projects)
+        return Caller(
+            token.name,
+            token.role,
+            ends=verified.id,
+            sign_in=verified.id,
+            token=token.id,
+            projects=token.projects,
+        )
 
 
 def _is_near(scope: Scope) -> bool:

@@ -27,6 +27,7 @@ OWN_FIELDS = ("budget",)
 """Payload fields of the contract's operations that OpenCode does not have."""
 WHOLE_FIELDS = ("fields", "answer")
 """Of forms: what is wrong inside of them is told in the message."""
+ID_CHARACTERS = 100
 EMPTY_VALUES = (b"null", b"false", b"{}", b"[]", b'""')
 
 
@@ -52,7 +53,14 @@ async def decode_payload(
             _refuse_unsupported(decoder(endpoint.unsupported).decode(body or b"{}"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _invalid(error, "Payload", fields=OWN_FIELDS) from error
+    _check_new_id(getattr(payload, "id", None))
     return payload
+
+
+def _check_new_id(id: str | None) -> None:
+    """An id that the caller chose is in every answer about what it names."""
+    if id is not None and len(id) > ID_CHARACTERS:
+        raise InvalidRequest(f"An id has at most {ID_CHARACTERS} characters", kind="Payload", field="id")
 
 
 async def json_body(headers: Mapping[str, str], receive: Receive, *, limit: int, seconds: float) -> bytearray:

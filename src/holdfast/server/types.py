@@ -53,14 +53,18 @@ class ApiCall(Frozen):
     """Whether another node has authorized the caller and passed the request on."""
     abandoned: Callable[[], Coroutine[Any, Any, None]] = _never
     """Returns when the caller has disconnected or the server stops."""
+    disconnected: Callable[[], Coroutine[Any, Any, None]] = _never
+    """Returns when the caller has disconnected."""
     caller: Caller = OWNER
     end: Callable[[str], None] = lambda id: None
     """Ends the streams of a token that was revoked."""
 
-    async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
+    async def while_connected(self, work: Coroutine[Any, Any, T], *, also_stopping: bool = False) -> T:
         """Run work that may wait for a person and has no effect before it ends: it is cancelled when the caller
-        disconnects or the server stops. All other work is finished whether or not the caller stays."""
-        running, leaving = asyncio.ensure_future(work), asyncio.ensure_future(self.abandoned())
+        disconnects or the server stops, unless it ends by itself then (`also_stopping`). All other work is finished
+        whether or not the caller stays."""
+        leaves = self.disconnected() if also_stopping else self.abandoned()
+        running, leaving = asyncio.ensure_future(work), asyncio.ensure_future(leaves)
         try:
             await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not running.done():

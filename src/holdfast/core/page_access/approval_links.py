@@ -2,6 +2,7 @@
 
 Invariants
 - A link is bound to one request, and its token is stored as a hash.
+- One that somebody made with an access token works no longer than that token.
 - It is used up in the commit that records the answer: either both happened or neither did. So of several answers with
   one link at most one counts, also if they arrive at several nodes."""
 
@@ -54,7 +55,10 @@ class ApprovalLinks:
         self._database = database
         self._clock = clock
 
-    async def make(self, session_id: str, request_id: str, seconds: int | None = None) -> NewLink:
+    async def make(
+        self, session_id: str, request_id: str, seconds: int | None = None, *, token_id: str | None = None
+    ) -> NewLink:
+        """`token_id` is the access token of whoever makes it, if they have one."""
         now = self._clock.now()
         made = NewLink(new_token(), now + (seconds or LIFETIME_SECONDS) * 1000)
         row: dict[str, Value] = {
@@ -62,6 +66,7 @@ class ApprovalLinks:
             "session_id": session_id,
             "request_id": request_id,
             "expires": made.expires,
+            "token_id": token_id,
         }
         statements = (
             Statement("approval_link.expire", {"now": now}),

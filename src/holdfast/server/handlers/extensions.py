@@ -72,7 +72,7 @@ async def recover(call: ApiCall) -> None:
 
 
 async def outcome(call: ApiCall) -> Outcome:
-    return await call.runtime.sessions.outcome(call.params.session_id)
+    return await call.while_connected(call.runtime.sessions.outcome(call.params.session_id), also_stopping=True)
 
 
 async def run(call: ApiCall) -> Outcome:

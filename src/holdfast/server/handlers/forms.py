@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.form.errors import FormNotFound
 from holdfast.core.form.forms import FormDraft
+from holdfast.core.form.sign_in import AUTHORIZATION
+from holdfast.schema.exceptions import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -31,6 +33,8 @@ async def list(call: ApiCall) -> Sequence[Form]:
 
 async def create(call: ApiCall) -> Form:
     payload: protocol.FormPayload = call.payload
+    if (payload.metadata or {}).get("kind") == AUTHORIZATION:
+        raise InvalidRequest(f"{AUTHORIZATION} is a kind of forms that the server makes", field="metadata")
     draft = FormDraft(payload.title, payload.fields, payload.metadata)
     async with call.services as services:
         if call.session is None:

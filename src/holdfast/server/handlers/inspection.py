@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.server.project_reach import ASK_INSTEAD, check_worktree
 from holdfast.server.types import HistoryOf
 
 if TYPE_CHECKING:
@@ -62,4 +63,5 @@ async def past(call: ApiCall) -> PastSession:
 
 async def changes(call: ApiCall) -> Changes:
     assert call.session is not None
+    await check_worktree(call, call.session, ASK_INSTEAD)
     return await call.runtime.inspection.changes(call.session)

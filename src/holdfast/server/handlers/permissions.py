@@ -8,6 +8,7 @@ from holdfast.core.permission.permission import Wish
 from holdfast.protocol.permissions import Evaluation
 from holdfast.schema.rendered import ApprovalLink
 from holdfast.server.asking import asking
+from holdfast.server.project_reach import check_saving
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,21 +61,24 @@ async def list(call: ApiCall) -> Sequence[PermissionRequest]:
 
 
 async def get(call: ApiCall) -> PermissionRequest:
-    async with asking(call) as (services, session_id):
-        return await services.permissions.get(session_id, call.params.request_id)
+    async with asking(call) as (services, session):
+        return await services.permissions.get(session.id, call.params.request_id)
 
 
 async def link(call: ApiCall) -> ApprovalLink:
     payload: protocol.LinkPayload = call.payload
-    async with asking(call) as (services, session_id):
-        request = await services.permissions.get(session_id, call.params.request_id)
-    made = await call.runtime.page_access.links.make(session_id, request.id, payload.seconds)
+    async with asking(call) as (services, session):
+        request = await services.permissions.get(session.id, call.params.request_id)
+    links = call.runtime.page_access.links
+    made = await links.make(session.id, request.id, payload.seconds, token_id=call.caller.token)
     return ApprovalLink(path=f"/#/approve/{made.token}", expires=made.expires)
 
 
 async def reply(call: ApiCall) -> None:
     payload: protocol.PermissionReplyPayload = call.payload
-    async with asking(call) as (services, session_id):
+    async with asking(call) as (services, session):
+        if payload.reply == "always":
+            await check_saving(call, session)
         await services.permissions.reply(
-            session_id, call.params.request_id, payload.reply, message=payload.message, save=payload.save
+            session.id, call.params.request_id, payload.reply, message=payload.message, save=payload.save
         )

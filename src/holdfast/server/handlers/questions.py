@@ -24,10 +24,10 @@ async def list(call: ApiCall) -> Sequence[QuestionRequest]:
 
 
 async def reply(call: ApiCall) -> None:
-    async with asking(call) as (services, session_id):
-        await services.questions.reply(session_id, call.params.request_id, call.payload.answers)
+    async with asking(call) as (services, session):
+        await services.questions.reply(session.id, call.params.request_id, call.payload.answers)
 
 
 async def reject(call: ApiCall) -> None:
-    async with asking(call) as (services, session_id):
-        await services.questions.reject(session_id, call.params.request_id)
+    async with asking(call) as (services, session):
+        await services.questions.reject(session.id, call.params.request_id)

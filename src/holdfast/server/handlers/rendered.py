@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.stored_sessions import Direction, Order
     from holdfast.protocol import inspection as protocol
     from holdfast.schema.rendered import CallBody, TextFormat
+    from holdfast.server.caller import Caller
     from holdfast.server.types import Frames
 
 PAGE = 50
@@ -72,7 +73,8 @@ async def entries(call: ApiCall) -> PageOf:
 async def call(call: ApiCall) -> CallBody:
     params: protocol.CallPath = call.params
     form: TextFormat = call.query.format or "html"
-    return await call_body(call.runtime, params.session_id, params.message_id, params.call_id, form=form)
+    place = params.session_id, params.message_id, params.call_id
+    return await call_body(call.runtime, *place, reader=call.caller, form=form)
 
 
 async def view(call: ApiCall) -> Frames:
@@ -83,9 +85,10 @@ async def view(call: ApiCall) -> Frames:
 
 
 async def call_body(
-    runtime: Runtime, session_id: str, message_id: str, call_id: str, *, form: TextFormat = "html"
+    runtime: Runtime, session_id: str, message_id: str, call_id: str, *, reader: Caller, form: TextFormat = "html"
 ) -> CallBody:
-    """The body of one tool call. Raises SessionNotFound, MessageNotFound or NotFound."""
+    """The body of one tool call, as far as the reader may see it. Raises SessionNotFound, MessageNotFound and
+    NotFound."""
     session = await runtime.store.get(session_id)
     message = (await runtime.store.message(session_id, message_id)).decode()
     content = message.content if isinstance(message, AssistantMessage) else ()
@@ -95,7 +98,7 @@ async def call_body(
         raise NotFound(f"No tool call {call_id[:200]} in message {message_id}")
     preview = None
     if isinstance(part.state, ToolRunning):
-        preview = await preview_of(runtime, session, message_id, part)
+        preview = await preview_of(runtime, session, message_id, part, reader)
     return await asyncio.to_thread(rendered_body, part, preview=preview, form=form)
 
 

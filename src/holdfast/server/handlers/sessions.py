@@ -17,7 +17,7 @@ from holdfast.core.session.prompt_input import normalise
 from holdfast.core.session.stored_sessions import SessionAnchor, SessionFilter
 from holdfast.protocol.sessions import CHECKED
 from holdfast.schema.codec import encode
-from holdfast.schema.exceptions import ApiError, InvalidRequest
+from holdfast.schema.exceptions import ApiError, Forbidden, InvalidRequest
 from holdfast.schema.prompt import named_model
 from holdfast.schema.session import ForkBefore, SessionActive
 from holdfast.server.admission import admit_resolved, attaches_resources, resolve_prompt
@@ -25,6 +25,7 @@ from holdfast.server.attached_files import reads_own_files
 from holdfast.server.closed_folders import check_open
 from holdfast.server.cursor import ListCursor, MessageCursor, read_cursor, write_cursor
 from holdfast.server.locations import served_location
+from holdfast.server.project_reach import ASK_INSTEAD, UNDO_INSTEAD, check_worktree
 from holdfast.server.prompt_payload import in_shape, prompt_of
 from holdfast.server.sse import HEARTBEAT
 from holdfast.server.types import ApiCall, Frames, HistoryOf, PageOf
@@ -74,11 +75,13 @@ async def list(call: ApiCall) -> PageOf:
 async def create(call: ApiCall) -> Session:
     payload: protocol.CreatePayload = call.payload
     if payload.id is not None and (known := await call.runtime.store.find(payload.id)) is not None:
-        call.caller.check_directory(known.location.directory)
+        if not call.caller.reaches(known.location.directory):
+            raise Forbidden(f"The token {call.caller.name} is limited to projects, and this Session is not in them.")
         return known  # even if its directory no longer exists
     location = call.runtime.location
     if payload.location is not None:
         given, workspace = payload.location, _known(payload.location.workspace_id)
+        call.caller.check_directory(given.directory)  # first: a limited one does not learn what there is elsewhere
         location = served_location(call.runtime.placement, given.directory, workspace, kind="Payload")
     call.caller.check_directory(location.directory)
     check_open(call.runtime, call.caller, location.directory)
@@ -153,12 +156,18 @@ async def compact(call: ApiCall) -> None:
 
 async def stage_revert(call: ApiCall) -> Revert:
     payload: protocol.StagePayload = call.payload
+    assert call.session is not None
+    if payload.files is not False:
+        await check_worktree(call, call.session, UNDO_INSTEAD)
     return await call.runtime.sessions.stage_revert(
         call.params.session_id, payload.message_id, files=payload.files is not False
     )
 
 
 async def clear_revert(call: ApiCall) -> None:
+    assert call.session is not None
+    if call.session.revert is not None and call.session.revert.files:
+        await check_worktree(call, call.session, ASK_INSTEAD)
     await call.runtime.sessions.clear_revert(call.params.session_id)
 
 
@@ -173,7 +182,7 @@ async def fork(call: ApiCall) -> Session:
 
 
 async def wait(call: ApiCall) -> None:
-    await call.runtime.sessions.wait(call.params.session_id)
+    await call.while_connected(call.runtime.sessions.wait(call.params.session_id), also_stopping=True)
 
 
 async def interrupt(call: ApiCall) -> None:

@@ -18,6 +18,7 @@ from holdfast.schema.exceptions import MessageNotFound, NotFound, PermissionNotF
 from holdfast.schema.overview import OpenRequest
 from holdfast.schema.record import Record
 from holdfast.schema.rendered import CallBody
+from holdfast.server.caller import Caller
 from holdfast.server.web.throttle import Throttle
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from holdfast.server.types import Scope
 
 MESSAGE_CHARACTERS = 10_000
-LINK = "link"
-"""The name of whoever answers with a link."""
+LINK = Caller("link", "approve")
+"""Whoever has a link."""
 
 Token = Annotated[str, msgspec.Meta(max_length=200)]
 
@@ -67,7 +68,7 @@ class Approvals:
         """Raises LinkUnusable and TooManyAttempts."""
         async with self._linked(scope, payload.token) as (services, link, _):
             used = self._runtime.page_access.links.use(payload.token)
-            with authored(LINK):
+            with authored(LINK.name):
                 await services.permissions.reply(
                     link.session_id, link.request_id, payload.reply, message=payload.message, before=(used,)
                 )
@@ -112,6 +113,8 @@ class Approvals:
         if (source := permission.source) is None:
             return CallBody(html="")
         try:
-            return await rendered.call_body(self._runtime, permission.session_id, source.message_id, source.call_id)
+            return await rendered.call_body(
+                self._runtime, permission.session_id, source.message_id, source.call_id, reader=LINK
+            )
         except (NotFound, MessageNotFound):  # not every request with a source comes from a stored call
             return CallBody(html="")

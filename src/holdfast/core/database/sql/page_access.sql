@@ -49,8 +49,8 @@ select 1 from page_code where code = :code and time_expires > :now
 delete from page_code where code = :code and time_expires > :now
 
 -- name: approval_link.insert
-insert into approval_link (token, session_id, request_id, time_expires)
-values (:token, :session_id, :request_id, :expires)
+insert into approval_link (token, session_id, request_id, time_expires, token_id)
+values (:token, :session_id, :request_id, :expires, :token_id)
 
 -- name: approval_link.expire
 delete from approval_link where time_expires <= :now
@@ -61,10 +61,14 @@ delete from approval_link where request_id = :request_id and time_expires <= (
   select time_expires from approval_link where request_id = :request_id order by time_expires desc limit 1 offset :most)
 
 -- name: approval_link.get
--- While its request is open.
+-- While its request is open, and while the access token is valid with which it was made.
 select link.session_id, link.request_id, request.agent, request.time_created as since
 from approval_link link join session_request request on request.id = link.request_id
 where link.token = :token and link.time_expires > :now and request.reply is null
+  and (link.token_id is null or exists (select 1 from access_token made_with
+    where made_with.id = link.token_id and (made_with.time_expires is null or made_with.time_expires > :now)))
 
 -- name: approval_link.use
 delete from approval_link where token = :token and time_expires > :now
+  and (token_id is null or exists (select 1 from access_token made_with
+    where made_with.id = approval_link.token_id and (made_with.time_expires is null or made_with.time_expires > :now)))
