@@ -300,7 +300,7 @@ def test_a_name_as_long_as_its_file_is_told_in_few_words(place: Place) -> None:
 
 
 def test_a_key_that_stands_in_the_file_is_not_shown(place: Place) -> None:
-    """CAT-031, CAT-033: neither under a name that says so, nor in a header, a variable, an argument or an address; the rest is."""
+    """CAT-031, CAT-033: neither under a name that says so, nor in a header, a variable, an argument or an address."""
     server = {
         "type": "remote",
         "url": "https://user:s3cret@host/mcp?api_key=s3cret&v=1",
