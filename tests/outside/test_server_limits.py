@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import httpx2
@@ -145,3 +147,28 @@ def test_a_limit_that_cannot_be_used_is_an_error(holdfast: Machine, limits: dict
     assert code == 1
     assert told in err
     assert "opencode.json" in err
+
+
+def test_a_token_sends_only_so_much_at_once(holdfast: Machine, limited: Callable[..., Server]) -> None:
+    """OPS-326: bodies that never end fill no memory, and others are not concerned."""
+    server = limited(body_bytes=100_000)
+    ci, other = created(holdfast, "ci", "--role", "prompt"), created(holdfast, "other", "--role", "prompt")
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    head = (
+        f"POST /api/session HTTP/1.1\r\nhost: {host}:{port}\r\nauthorization: Bearer {ci}\r\n"
+        "content-type: application/json\r\ncontent-length: 99999\r\n\r\n"
+    )
+    with ExitStack() as stack:
+        senders = [stack.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE)) for _ in range(5)]
+        for sender in senders[:4]:
+            sender.sendall(head.encode() + b" " * 99_900)
+        deadline, answer = time.monotonic() + PATIENCE, b""
+        while b" 429 " not in answer:  # until the others have arrived
+            assert time.monotonic() < deadline
+            senders[4].close()
+            senders[4] = stack.enter_context(socket.create_connection((host, int(port)), timeout=1))
+            senders[4].sendall(head.encode() + b" " * 99_900)
+            with suppress(TimeoutError):
+                answer = senders[4].recv(4096)
+        assert call(server, other, "POST", "/api/session", json={}).status_code == 200
+        assert call(server, ci, "GET", "/api/session").status_code == 200

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -264,9 +264,7 @@ class App:
             location=location,
             params=decode_params(endpoint, path),
             query=decode_query(endpoint, query),
-            payload=await decode_payload(
-                endpoint, headers, receive, limit=self._body_limit, seconds=self._body_seconds
-            ),
+            payload=await self._payload(endpoint, headers, receive, caller),
             by_node=by_node,
             abandoned=partial(self._abandoned, receive),
             disconnected=partial(disconnected, receive),
@@ -284,6 +282,15 @@ class App:
                 async with self._limiting.adding(endpoint.adds):
                     result = await handler()(call)
         return enclose(endpoint.envelope, result, await self._place(call))
+
+    async def _payload(self, endpoint: Endpoint, headers: Mapping[str, str], receive: Receive, caller: Caller) -> Any:
+        reading = partial(
+            decode_payload, endpoint, headers, receive, limit=self._body_limit, seconds=self._body_seconds
+        )
+        if self._limiting is None:
+            return await reading()
+        with self._limiting.reading(caller) as keep:
+            return await reading(keep=keep)
 
     async def _streamed(self, handler: Handler, call: ApiCall) -> Streamed:
         released = self._limiting.follow(call.caller) if self._limiting is not None else None

@@ -15,7 +15,7 @@ from holdfast.schema.exceptions import ApiError, InvalidRequest, UnsupportedMedi
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from holdfast.protocol.endpoint import Endpoint
     from holdfast.server.types import Receive
@@ -42,11 +42,18 @@ def decode_query(endpoint: Endpoint, values: Mapping[str, str]) -> Any:
 
 
 async def decode_payload(
-    endpoint: Endpoint, headers: Mapping[str, str], receive: Receive, *, limit: int, seconds: float
+    endpoint: Endpoint,
+    headers: Mapping[str, str],
+    receive: Receive,
+    *,
+    limit: int,
+    seconds: float,
+    keep: Callable[[int], None] = lambda size: None,
 ) -> Any:
+    """`keep` is told how many bytes of the body are kept, and may raise."""
     if endpoint.payload is None:
         return None
-    body = await json_body(headers, receive, limit=limit, seconds=seconds)
+    body = await json_body(headers, receive, limit=limit, seconds=seconds, keep=keep)
     try:
         payload = decoder(endpoint.payload).decode(body or b"{}")
         if endpoint.unsupported is not None:
@@ -63,11 +70,18 @@ def _check_new_id(id: str | None) -> None:
         raise InvalidRequest(f"An id has at most {ID_CHARACTERS} characters", kind="Payload", field="id")
 
 
-async def json_body(headers: Mapping[str, str], receive: Receive, *, limit: int, seconds: float) -> bytearray:
+async def json_body(
+    headers: Mapping[str, str],
+    receive: Receive,
+    *,
+    limit: int,
+    seconds: float,
+    keep: Callable[[int], None] = lambda size: None,
+) -> bytearray:
     """The body of a request, not decoded."""
     try:
         async with asyncio.timeout(seconds):
-            body = await _body(receive, limit)
+            body = await _body(receive, limit, keep)
     except TimeoutError:
         raise _refused(f"The body did not arrive within {seconds:.0f} s") from None
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -76,7 +90,7 @@ async def json_body(headers: Mapping[str, str], receive: Receive, *, limit: int,
     return body
 
 
-async def _body(receive: Receive, limit: int) -> bytearray:
+async def _body(receive: Receive, limit: int, keep: Callable[[int], None]) -> bytearray:
     """Reads the body, up to the limit. A larger one is read to its end and discarded, so that the sender gets the
     response."""
     body = bytearray()
@@ -90,6 +104,7 @@ async def _body(receive: Receive, limit: int) -> bytearray:
         size += len(piece)
         if size <= limit:
             body += piece
+            keep(len(piece))
         else:
             body.clear()
         more = message.get("more_body", False)

@@ -14,13 +14,13 @@ import math
 import os
 import time
 from collections import Counter, OrderedDict
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from holdfast.schema.exceptions import InsufficientStorage, TooManyRequests
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from pathlib import Path
 
     from holdfast.core.config.limits import ServerLimits
@@ -34,6 +34,9 @@ CREDENTIALS = 10_000
 """Callers whose requests are remembered."""
 SHARE = 4
 """One token has at most this part of the streams."""
+BODIES = 4
+"""Bodies of the largest size that one token may be sending at once."""
+BODY_SECONDS = 5
 FOLLOWER_SECONDS = 10
 COUNT_SECONDS = 60.0
 RECOUNT_SECONDS = 1.0
@@ -57,6 +60,8 @@ class Limiting:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """Requests that each caller may still send, and when that was computed; the longest unused first."""
         self._followers: Counter[str] = Counter()
+        self._arriving: Counter[str] = Counter()
+        """Bytes of bodies that are being read."""
         self._sessions: tuple[int, float] | None = None
         self._free: tuple[int, float] | None = None
 
@@ -104,6 +109,29 @@ class Limiting:
                 del self._followers[caller.name]
 
         return ended
+
+    @contextmanager
+    def reading(self, caller: Caller) -> Iterator[Callable[[int], None]]:
+        """Around the reading of a body. What is yielded counts bytes that were kept, and raises TooManyRequests."""
+        most = BODIES * self._limits.body_bytes
+        kept = 0
+
+        def keep(size: int) -> None:
+            nonlocal kept
+            kept += size
+            self._arriving[caller.name] += size
+            if self._arriving[caller.name] > most and caller.name not in UNLIMITED | OWNERS:
+                raise TooManyRequests(
+                    f"{caller.name} sends more than {most:,} bytes at once. Send large bodies one after the other.",
+                    retry_after=BODY_SECONDS,
+                )
+
+        try:
+            yield keep
+        finally:
+            self._arriving[caller.name] -= kept
+            if self._arriving[caller.name] <= 0:
+                del self._arriving[caller.name]
 
     @asynccontextmanager
     async def adding(self, what: Adding) -> AsyncIterator[None]:
