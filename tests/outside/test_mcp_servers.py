@@ -278,7 +278,7 @@ async def test_servers_are_added_and_removed_until_the_process_ends(world: World
 
 async def test_what_a_person_disconnects_stays_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """MCP-153: through an edit of the server, and however long nobody uses the Location."""
-    monkeypatch.setattr(ServiceMap.__init__, "__kwdefaults__", {"idle": 0.01})
+    monkeypatch.setattr(ServiceMap.__init__, "__kwdefaults__", {"idle": 0.01, "most": 100})
     configure(world, s=scripted(), off=scripted(disabled=True))
     async with world.host() as hf:
         await hf.mcp.connect("s")  # an idle Location closes before a server that nobody waits for has started
