@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import shutil
+import threading
 from pathlib import Path
 
 import apsw
 import pytest
 from tests.core.database.test_upgrade import OLD
 
-from holdfast.core.database import sqlite
+from holdfast.core.database import shrinking, sqlite
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.shrinking import (
@@ -50,6 +52,31 @@ async def test_a_new_file_shrinks_while_others_use_it(tmp_path: Path) -> None:
     assert len(steps) > 5
     database.close()
     assert path.stat().st_size < before - 1_900_000
+
+
+async def test_a_step_ends_before_its_connection_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OPS-116: also if whoever asked for it is cancelled meanwhile."""
+    path, began, goes_on, results = tmp_path / "holdfast.db", threading.Event(), threading.Event(), list[int]()
+    database = SqliteDatabase(path)
+    with_free_pages(path)
+    step = shrinking._step
+
+    def waits(connection: apsw.Connection, pages: int) -> tuple[int, float]:
+        began.set()
+        goes_on.wait()
+        result = step(connection, pages)
+        results.append(result[0])
+        return result
+
+    monkeypatch.setattr(shrinking, "_step", waits)
+    running = asyncio.create_task(shrink(path, at_once))
+    await asyncio.to_thread(began.wait)
+    running.cancel()
+    asyncio.get_running_loop().call_later(0.05, goes_on.set)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert len(results) == 1
+    database.close()
 
 
 def test_a_step_is_as_large_as_fits_into_its_time() -> None:

@@ -3,7 +3,8 @@
 Invariants
 - A step holds the write lock for a few milliseconds. The longer the list of free pages, the fewer pages a step moves:
   SQLite searches the list for each of them.
-- A file without a map of its pages (`auto_vacuum`) keeps its size; only `compact` gives it one, by writing it anew."""
+- A file without a map of its pages (`auto_vacuum`) keeps its size; only `compact` gives it one, by writing it anew.
+- A step ends before its connection is closed, also if the caller is cancelled."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ import apsw
 
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.sqlite import BusyWait, connect, translate
+from holdfast.core.run_to_completion import run_to_completion
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -90,10 +92,10 @@ async def _shrink(path: Path, pause: Callable[[float], Awaitable[None]], told: C
         pages, unfolded = FIRST_PAGES, 0
         while left:
             began = time.monotonic()
-            left, held = await asyncio.to_thread(_step, connection, pages)
+            left, held = await run_to_completion(asyncio.to_thread(_step, connection, pages))
             unfolded += pages
             if not left or unfolded >= CHECKPOINT_PAGES:
-                await asyncio.to_thread(_checkpoint, connection)
+                await run_to_completion(asyncio.to_thread(_checkpoint, connection))
                 unfolded = 0
             told(total - left, total)
             await pause(time.monotonic() - began)
