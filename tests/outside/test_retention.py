@@ -119,6 +119,16 @@ async def test_remains_of_deleted_sessions_go(world: World) -> None:
         assert mentioning(world.data, session.id) == set()
 
 
+def test_the_days_of_deleted_sessions_count_from_their_deletion(holdfast: Machine) -> None:
+    """OPS-115: a Session that nobody changed for 40 days can still be looked into for 30 days after its deletion."""
+    holdfast.configure_user(holdfast={"retention": {"deleted": 30}})
+    session = holdfast("run", "--model", "demo/echo", "one").session
+    days = {count: shifted(holdfast.home / str(count), count * 24 * 3600) for count in (40, 60, 80)}
+    assert holdfast("sessions", "delete", session, "--yes", **days[40]).code == 0
+    assert json.loads(holdfast("retention", "--json", **days[60]).out).get("deleted", 0) == 0
+    assert json.loads(holdfast("retention", "--json", **days[80]).out)["deleted"] == 1
+
+
 @pytest.mark.store("sqlite", reason="PostgreSQL gives space back by itself")
 async def test_the_file_gets_smaller(world: World) -> None:
     """OPS-116: while the host is open. A limit in megabytes chooses as many as are needed."""

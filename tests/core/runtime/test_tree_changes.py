@@ -64,7 +64,7 @@ async def test_a_deletion_that_breaks_off_leaves_a_tree_and_is_completed_by_the_
     delete = runtime.sessions._records.delete
     deleted: list[str] = []
 
-    async def breaks_off(session_id: str, **options: bool) -> None:
+    async def breaks_off(session_id: str, **options: Any) -> None:
         if len(deleted) == done:
             raise OSError("the power fails")
         deleted.append(session_id)
@@ -98,7 +98,7 @@ async def test_children_that_come_during_a_deletion_are_deleted_too(
     root = await tree_of(runtime, depth=1)
     delete, late = runtime.sessions._records.delete, ["ses_late"]
 
-    async def delete_late(session_id: str, **options: bool) -> None:
+    async def delete_late(session_id: str, **options: Any) -> None:
         if session_id == root.id and late:
             await child(runtime, root, late.pop())
         await delete(session_id, **options)

@@ -4,26 +4,29 @@ Invariants
 - A Session is deleted first, as `delete` does, so that followers learn of it. What is left then, its events, is marked
   and removed in small commits, oldest first. The last one removes the mark, and requires that no table has a row of the
   Session any more.
+- A Session gets its mark in a commit that requires that no other one shows its messages. None can begin to: a fork is
+  made of a Session that exists.
 - Whatever ends in the middle leaves deleted Sessions, some of them marked. The same purge completes it: those that
-  were named go last, together. So does `complete`. Checks of the log leave out marked Sessions.
-- A Session whose messages another one shows is not removed before that one."""
+  were named go last, together. So does `complete`. Checks of the log leave out marked Sessions."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from functools import partial
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 from holdfast.core.database.unit import Statement, Unit
-from holdfast.core.session.errors import PurgeRefused, SessionNotFound
+from holdfast.core.session.errors import PurgeRefused, SessionNotFound, SessionUsed
+from holdfast.core.session.removal import not_shown
 from holdfast.core.tool.output import MANAGED_NAME
 from holdfast.schema.codec import encode_text
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.retention import PurgeReport
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Value
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from holdfast.core.snapshot.pruning import SnapshotPruning
     from holdfast.core.tool.output import OutputStore
     from holdfast.schema.event import SerializedEvent
+    from holdfast.schema.exceptions import Conflict
 
     Told = Callable[[str, int, int], None]
 
@@ -87,7 +91,11 @@ class Purges:
     async def purge(self, session_ids: Sequence[str], told: Told = _quiet) -> PurgeReport:
         """Remove the trees of these Sessions, existing or deleted, and what was left of deleted forks of them. Raises
         SessionNotFound, and PurgeRefused for a Session below another one or with forks that are not to be removed."""
-        chosen = await self.chosen(session_ids)
+        for id in await self.chosen(session_ids):
+            if id in session_ids and await self._store.find(id) is not None:
+                await self._tree_changes.interrupt(id)
+        chosen = await self.chosen(session_ids)  # with what was created until then
+        await self._delete(chosen, told)
         removed = await self.remove(chosen, named=session_ids, told=told)
         snapshots = await self._snapshots.prune()
         notes = [note for note in (await self._truncate_log(),) if note is not None]
@@ -121,22 +129,42 @@ class Purges:
             raise PurgeRefused(_show_messages([str(id) for (id,) in forks]), resource=next(iter(found)))
         return list(found)
 
+    async def heads(self, session_ids: Sequence[str]) -> dict[str, int]:
+        """The newest sequence of each of these Sessions that exists."""
+        rows = await self._database.fetch_large("purge.heads", {"ids": encode_text(session_ids)}, into=_Head)
+        return {row.id: row.seq for row in rows}
+
+    async def delete_unused(self, trees: Mapping[str, Mapping[str, int]]) -> dict[str, Conflict]:
+        """Delete trees, given by their roots with the heads of their Sessions, whose Sessions still have these heads.
+        Returns why others stay: SessionUsed, or PurgeRefused if a fork shows messages. Of a tree that is used during
+        its deletion, what was not deleted yet stays."""
+        kept: dict[str, Conflict] = {}
+        for root, heads in trees.items():
+            left = dict(heads)
+            try:
+                for id in await self._in_order(list(heads)):
+                    began = time.monotonic()
+                    await self._tree_changes.delete_unused(id, left)
+                    del left[id]
+                    await self._pace.pause(time.monotonic() - began)
+            except (SessionUsed, PurgeRefused) as error:
+                kept[root] = error
+        if len(kept) < len(trees):
+            await asyncio.sleep(ANNOUNCED_SECONDS)
+        return kept
+
     async def remove(self, session_ids: Sequence[str], *, named: Sequence[str] = (), told: Told = _quiet) -> Removed:
-        """Remove exactly these Sessions; `chosen` made the list. Those that are named again go last, in one commit."""
-        deleted = 0
-        for number, id in enumerate(session_ids):
-            told("deleting", number, len(session_ids))
-            began = time.monotonic()
-            if await self._store.find(id) is not None:  # not if it went with its parent
-                await self._tree_changes.delete(id, purging=True)
-                deleted += 1
-                await self._pace.pause(time.monotonic() - began)
+        """Remove what is left of exactly these deleted Sessions. Those that are named again go last, in one commit."""
         for start in range(0, len(session_ids), MARKED_AT_ONCE):
             marked = session_ids[start : start + MARKED_AT_ONCE]
-            marks = tuple(Statement("purge.mark", {"id": id}) for id in marked)
-            await self._database.submit(Unit(marked[0], local=marks, locks=tuple(marked[1:])))
-        if deleted:
-            await asyncio.sleep(ANNOUNCED_SECONDS)
+            unit = Unit(
+                marked[0],
+                before=tuple(not_shown(id) for id in marked),
+                local=tuple(Statement("purge.mark", {"id": id}) for id in marked),
+                locks=tuple(marked[1:]),
+                shares_lineage=True,
+            )
+            await self._database.submit(unit)
         total, last, empty = Removed(), set(named), list[str]()
         for number, id in enumerate(session_ids):
             told("removing", number, len(session_ids))
@@ -158,6 +186,29 @@ class Purges:
             total += await self._remove_events(str(id))
             await self._finish([str(id)])
         return total
+
+    async def _delete(self, session_ids: Sequence[str], told: Told) -> None:
+        deleted = 0
+        for number, id in enumerate(await self._in_order(session_ids)):
+            told("deleting", number, len(session_ids))
+            if await self._store.find(id) is not None:
+                began = time.monotonic()
+                await self._tree_changes.delete(id, purging=True)
+                deleted += 1
+                await self._pace.pause(time.monotonic() - began)
+        if deleted:
+            await asyncio.sleep(ANNOUNCED_SECONDS)
+
+    async def _in_order(self, session_ids: Sequence[str]) -> list[str]:
+        """Forks before their sources, and children before their parents."""
+        before: dict[str, set[str]] = {id: set() for id in session_ids}
+        for earlier, later in await self._database.fetch_large("purge.order", {"ids": encode_text(session_ids)}):
+            if earlier in before:
+                before[str(later)].add(str(earlier))
+        try:
+            return list(TopologicalSorter(before).static_order())
+        except CycleError:  # only in a damaged database; the conditions of the commits decide
+            return list(session_ids)
 
     async def _check_root(self, id: str) -> None:
         session = await self._store.find(id)
@@ -204,6 +255,11 @@ class Removed(Frozen):
 
     def __add__(self, other: Removed) -> Removed:
         return Removed(self.events + other.events, self.files + other.files, self.bytes + other.bytes)
+
+
+class _Head(Frozen):
+    id: str
+    seq: int
 
 
 class _Deleted(Frozen):

@@ -1,7 +1,8 @@
 """Applies the retention policy: exports, removes and shrinks, in steps that running turns do not notice.
 
 Invariants
-- What was pinned, changed or began to work since it was chosen stays.
+- What was pinned, changed or began to work since it was chosen stays: the heads of the logs are read before the last
+  look at the Sessions, and a deletion requires them.
 - A tree is removed only after its bundle is complete, where one is asked for."""
 
 from __future__ import annotations
@@ -161,14 +162,18 @@ class RetentionRuns:
             later: list[RetentionItem] = []
             for start in range(0, len(waiting), BATCH):
                 told("removing", len(gone), len(plan.items))
-                batch = await self._unchanged(waiting[start : start + BATCH], notes)
-                ready, refused = await self._ready(batch)
+                members, refused = await self._members(batch := waiting[start : start + BATCH])
                 later += refused
+                heads = await self._purges.heads([id for ids in members.values() for id in ids])
+                ready = await self._unchanged([item for item in batch if item.id in members], notes)
                 if export is not None:
                     exported += [await self._export(item, export) for item in ready]
-                if ready:
-                    total += await self._purges.remove(await self._purges.chosen([item.id for item in ready]))
-                    gone += ready
+                trees = {item.id: {id: heads[id] for id in members[item.id] if id in heads} for item in ready}
+                kept = await self._purges.delete_unused(trees)
+                notes += [f"{id} stays: {error}" for id, error in kept.items()]
+                if removed := [item for item in ready if item.id not in kept]:
+                    total += await self._purges.remove([id for item in removed for id in members[item.id]])
+                    gone += removed
                     await self._shrink(told, least=FREE_BYTES)
             if len(later) == len(waiting):
                 notes += [f"{item.id} stays: a fork shows its messages" for item in later]
@@ -176,21 +181,17 @@ class RetentionRuns:
             waiting = later
         return total, gone
 
-    async def _ready(self, batch: list[RetentionItem]) -> tuple[list[RetentionItem], list[RetentionItem]]:
-        try:
-            if batch:
-                await self._purges.chosen([item.id for item in batch])
-        except PurgeRefused:
-            ready, refused = list[RetentionItem](), list[RetentionItem]()
-            for item in batch:
-                try:
-                    await self._purges.chosen([item.id])
-                except PurgeRefused:
-                    refused.append(item)
-                else:
-                    ready.append(item)
-            return ready, refused
-        return batch, []
+    async def _members(self, batch: list[RetentionItem]) -> tuple[dict[str, list[str]], list[RetentionItem]]:
+        """All Sessions that go with each, and those of which a fork that is still there shows messages."""
+        members, refused = dict[str, list[str]](), list[RetentionItem]()
+        for item in batch:
+            try:
+                members[item.id] = await self._purges.chosen([item.id])
+            except PurgeRefused:
+                refused.append(item)
+            except SessionNotFound:
+                continue  # somebody else purged it
+        return members, refused
 
     async def _export(self, item: RetentionItem, folder: Path) -> str:
         path = folder / f"{item.id}.holdfast"

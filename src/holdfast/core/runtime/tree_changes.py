@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.session.activity import is_continued
 from holdfast.core.session.errors import SessionHasChildren, SessionNotFound
+from holdfast.core.session.removal import not_written_to, used
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from holdfast.core.runner.services import SessionServices
     from holdfast.core.runtime.execution import Execution
     from holdfast.core.session.records import SessionRecords
@@ -80,6 +83,15 @@ class TreeChanges:
             else:
                 await self._execution.child_ended(session_id)  # it may have ended without a drain
                 return
+
+    async def delete_unused(self, session_id: str, heads: Mapping[str, int]) -> None:
+        """Delete one Session that has no children, and mark it to be purged, if nothing was written to any of these
+        Sessions since it had this head. Raises SessionUsed, and PurgeRefused if a fork shows messages of it."""
+        unchanged, others = not_written_to(heads), [id for id in heads if id != session_id]
+        try:
+            await self._records.delete(session_id, purging=True, before=(unchanged,), locks=others)
+        except (SessionNotFound, SessionHasChildren) as error:
+            raise used(session_id) from error
 
     async def reverted(self, session_id: str) -> None:
         """A revert was committed. Results that it took out of the inbox unread are delivered again."""

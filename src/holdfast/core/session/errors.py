@@ -84,6 +84,12 @@ class PurgeRefused(Conflict):
     code = "Session.PurgeRefusedError"
 
 
+class SessionUsed(Conflict):
+    """A Session that was chosen to be removed was used or pinned meanwhile."""
+
+    code = "Session.UsedError"
+
+
 class TooManyInstructions(Conflict):
     """The Session has as many instruction entries as it may have."""
 

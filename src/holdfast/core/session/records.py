@@ -14,6 +14,7 @@ from holdfast.core.database.errors import Moved
 from holdfast.core.database.unit import Statement
 from holdfast.core.session import errors
 from holdfast.core.session.errors import SessionHasChildren, SessionIdInUse, SessionNotFound
+from holdfast.core.session.removal import not_shown
 from holdfast.schema.budget import Budget  # noqa: TC001 - msgspec reads the annotations
 from holdfast.schema.budget_event import BudgetSet
 from holdfast.schema.frozen import Frozen
@@ -150,17 +151,23 @@ class SessionRecords:
         now = self._clock.now() if pinned else None
         return await self._update(session_id, lambda record: replace(record, time=replace(record.time, pinned=now)))
 
-    async def delete(self, session_id: str, *, purging: bool = False) -> None:
+    async def delete(
+        self, session_id: str, *, purging: bool = False, before: Sequence[Statement] = (), locks: Sequence[str] = ()
+    ) -> None:
         """Delete the Session and its projections, except for messages that forks share. Its events stay in the log;
-        with `purging` they are marked in the same commit, to be removed. Raises SessionHasChildren."""
+        with `purging` they are marked in the same commit, to be removed. `before` are further conditions of the commit,
+        about the Sessions in `locks`. Raises SessionHasChildren, and with `purging` PurgeRefused if a fork shows its
+        messages."""
         record = await self._store.record(session_id)
         if record is None:
             raise SessionNotFound(session_id)
         has_children = partial(SessionHasChildren, session_id)
         childless = Statement("tree.has_child", {"id": session_id}, found=False, error=has_children)
-        deleted = SessionDeleted(session_id=session_id, info=record)
+        info = replace(record, time=replace(record.time, updated=self._clock.now()))
+        deleted = SessionDeleted(session_id=session_id, info=info)
+        conditions = (childless, *before, *((not_shown(session_id),) if purging else ()))
         mark = (Statement("purge.mark", {"id": session_id}),) if purging else ()
-        await self._log.publish(deleted, before=(childless,), local=mark, shares_lineage=True)
+        await self._log.publish(deleted, before=conditions, local=mark, locks=tuple(locks), shares_lineage=True)
         if self._deleted is not None:
             await self._deleted(session_id)
 

@@ -26,6 +26,25 @@ where source_id in (select value from json_each(:ids)) and source_id <> session_
   and session_id not in (select value from json_each(:ids))
 order by session_id
 
+-- name: purge.shown
+-- A Session that shows messages of this one.
+select 1 from session_lineage where source_id = :id and source_id <> session_id limit 1
+
+-- name: purge.order
+-- Which of these Sessions is deleted before which: a fork before its source, a child before its parent.
+select session_id as earlier, source_id as later from session_lineage
+where source_id in (select value from json_each(:ids)) and source_id <> session_id
+union
+select id, parent_id from session where parent_id in (select value from json_each(:ids))
+
+-- name: purge.heads
+select id, seq from session join event_sequence on aggregate_id = id where id in (select value from json_each(:ids))
+
+-- name: purge.changed
+-- A Session to which something was written since its head was this one.
+select 1 from json_each(:heads) head left join event_sequence now on now.aggregate_id = head.key
+where now.seq is not head.value limit 1
+
 -- name: purge.mark
 update deleted_session set purging = 1 where id = :id
 
