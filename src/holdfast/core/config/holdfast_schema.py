@@ -133,7 +133,7 @@ class Retention(ProjectRetention):
     it. Pinned Sessions, and those that work or wait, always stay."""
 
     deleted: Annotated[float, Meta(ge=0)] | None = None
-    """Remove what is left of deleted Sessions that did not change for this many days; 0 removes it at the next run."""
+    """Remove what is left of Sessions this many days after they were deleted; 0 removes it at the next run."""
     size: PositiveInt | None = None
     """Remove the oldest Sessions, archived ones first, while the database has more than this many megabytes."""
     projects: dict[str, ProjectRetention] | None = None
