@@ -163,6 +163,28 @@ def test_without_a_provider_the_offline_model_answers(pages: Pages, alone: Machi
     is_idle(page)
 
 
+def test_a_proposed_directory_does_not_replace_one_that_is_typed(pages: Pages, alone: Machine) -> None:
+    """WEB-434: that of the server comes late; the field keeps what somebody wrote meanwhile."""
+    pages.allowed.append("400")  # there is no such directory
+    waiting: list[Route] = []
+    page = pages.open(alone)
+    page.route("**/api/overview*", lambda route: route.fulfill(json={"data": []}))  # nobody worked anywhere yet
+    page.route("**/api/location*", lambda route: waiting.append(route))
+    page.goto(alone.url + "/#/new")
+    field = page.get_by_label("Directory")
+    field.press_sequentially("/some")
+    expect(field).to_have_value("/some")
+    while not waiting:
+        page.wait_for_timeout(20)
+    with page.expect_response("**/api/location*"):
+        waiting.pop().continue_()
+    field.blur()
+    message_box(page).press_sequentially("afterwards")
+
+    expect(message_box(page)).to_have_value("afterwards")
+    expect(field).to_have_value("/some")
+
+
 def test_a_new_session_is_created_once(pages: Pages, machine: Machine) -> None:
     """WEB-434: with its directory, agent, model and first prompt, also if the first answer is lost."""
     pages.allowed.append("ERR_FAILED")

@@ -45,13 +45,15 @@ export function newSessionPage(query) {
 		directory.value = path;
 		checkModels();
 	};
+	// What arrives late is not written into a field that somebody is in, or was.
+	let given = Boolean(directory.value);
+	const propose = (path) => (given || document.activeElement === directory ? checkModels() : use(path));
+	directory.addEventListener('input', () => { given = true; });
 	directory.addEventListener('change', checkModels);
 	recentDirectories().then((paths) => {
 		put(suggestions, paths.map((path) => h('option', { value: path })));
 		put(recent, paths.slice(0, 6).map((path) => h('button.chip', { type: 'button', title: path, onclick: () => use(path) }, baseName(path))));
-		if (!directory.value && paths.length) use(paths[0]);
-		else if (!directory.value) return serverDirectory().then(use);
-		return checkModels();
+		return given ? checkModels() : (paths.length ? Promise.resolve(paths[0]) : serverDirectory()).then(propose);
 	}).catch(() => checkModels());
 	return h('section.page.narrow.newp', { 'aria-labelledby': 'h1' }, h('header.page-head', h('h1', { id: 'h1' }, 'New session')),
 		h('label.stackd', 'Directory on the server', directory), suggestions, recent,
