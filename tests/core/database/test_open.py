@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from holdfast.core.database.errors import (
 )
 from holdfast.core.database.sqlite import BusyWait, connect
 from holdfast.core.database.unit import Committed, Statement, Value
+from holdfast.core.database.writer import Writer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.store("sqlite", reason="files as they are found on disk")]
 
@@ -59,6 +61,34 @@ async def test_an_idle_writer_folds_the_log_back(database: SqliteDatabase) -> No
         if number % 10 == 9:  # the writer is idle only when nobody submits
             await until(lambda: _unmoved_frames(database.path) < 1000)
     assert database.path.with_name(database.path.name + "-wal").stat().st_size < 8_000_000
+
+
+async def test_a_log_that_others_read_is_not_folded_back_after_each_commit(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EVT-017: while somebody reads, a large log cannot begin anew. Its next part is folded back when it is large."""
+    await database.submit(unit("evt_first"))
+    reader = raw(database.path)
+    reader.execute("begin; select count(*) from event").fetchall()
+    moved: list[int] = []
+    checkpoint = Writer._checkpoint
+
+    def counted(writer: Writer) -> None:
+        checkpoint(writer)
+        moved.append(writer._wal_pages)
+
+    monkeypatch.setattr(Writer, "_checkpoint", counted)
+    await database.submit(unit("evt_large", size=6_000_000))
+    await until(lambda: len(moved) == 1)
+    for number in range(30):
+        await database.submit(unit(f"evt_{number}"))
+        await asyncio.sleep(0.001)  # the writer is idle in between
+    assert len(moved) == 1
+    await database.submit(unit("evt_larger", size=6_000_000))
+    await until(lambda: len(moved) == 2)
+    reader.close()
+    await database.submit(unit("evt_last", size=6_000_000))
+    await until(lambda: _unmoved_frames(database.path) == 0)
 
 
 async def test_a_log_that_another_process_left_behind_is_folded_back(tmp_path: Path) -> None:

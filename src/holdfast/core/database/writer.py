@@ -49,6 +49,8 @@ class Writer:
         self._executor = Executor(self._connection, queries)
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._wal_pages = _existing_pages(path)
+        self._folded_pages = 0
+        """How large the log was at the last checkpoint, if it goes on: while others read, it cannot begin anew."""
         self._connection.set_wal_hook(self._note_wal)
         self._closed = False
         self._postponed: Job | None = None
@@ -88,7 +90,8 @@ class Writer:
             batch, running = self._next_batch()
             if batch:
                 self._commit(batch)
-            if self._postponed is None and self._jobs.empty() and self._wal_pages > CHECKPOINT_PAGES:
+            unfolded = self._wal_pages - self._folded_pages
+            if self._postponed is None and self._jobs.empty() and unfolded > CHECKPOINT_PAGES:
                 self._checkpoint()
         try:
             self._connection.close()
@@ -164,7 +167,7 @@ class Writer:
                 self._preallocated = self._preallocated and mode == apsw.SQLITE_CHECKPOINT_PASSIVE
             except apsw.Error as error:
                 log.debug("checkpoint postponed: %s", error)
-        self._wal_pages = 0
+        self._folded_pages = self._wal_pages
 
     @contextmanager
     def _short_busy_wait(self) -> Iterator[None]:
@@ -177,6 +180,8 @@ class Writer:
             self._busy.since = None
 
     def _note_wal(self, connection: apsw.Connection, database: str, pages: int) -> int:
+        if pages <= self._wal_pages:
+            self._folded_pages = 0
         self._wal_pages = pages
         return apsw.SQLITE_OK
 
