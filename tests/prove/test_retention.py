@@ -5,12 +5,13 @@ HOLDFAST_PROVE_SESSIONS sets how many Sessions there are; one in ten is kept."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,16 @@ async def working(hf: Holdfast, turns: list[float]) -> AsyncIterator[None]:
         await asyncio.gather(*tasks)
 
 
+@pytest.fixture
+def started_objects() -> Iterator[None]:
+    """As the commands do after their start: objects that stay are not looked at by each collection of garbage."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("started_objects")
 @pytest.mark.parametrize("where", ["process", "server"])
 async def test_retention_beside_working_sessions(
     tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
