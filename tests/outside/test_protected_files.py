@@ -29,23 +29,33 @@ def link(place: str, target: str) -> Callable[[Path], None]:
 
 
 def document(**content: Any) -> Callable[[Path], None]:
-    return lambda project: (project / "opencode.json").write_text(json.dumps(content), encoding="utf-8") and None
+    def plant(project: Path) -> None:
+        (project / "opencode.json").write_text(json.dumps(content), encoding="utf-8")
+
+    return plant
 
 
-WAYS = {
+def linked_folders(project: Path) -> None:
+    link("box", ".")(project)
+    link("sub/AGENTS.md", "../box/.env")(project)
+
+
+def agent_below_a_linked_folder(project: Path) -> None:
+    (project / "secrets").mkdir()
+    (project / "secrets" / "build.md").symlink_to("../.env")
+    link(".opencode/agent", "../secrets")(project)
+
+
+WAYS: dict[str, Callable[[Path], None]] = {
     "instruction file": link("AGENTS.md", ".env"),
     "other name": link("CLAUDE.md", ".env"),
     "instruction file near a read": link("sub/AGENTS.md", "../.env"),
-    "through a folder": lambda project: (link("box", ".")(project), link("sub/AGENTS.md", "../box/.env")(project)),
+    "through a folder": linked_folders,
     "configured": document(instructions=[".env"]),
     "pattern": document(instructions=[".e*"]),
     "prompt of an agent": document(agent={"build": {"prompt": "{file:.env}"}}),
     "agent": link(".opencode/agent/build.md", "../../.env"),
-    "agent below a linked folder": lambda project: (
-        (project / "secrets").mkdir(),
-        (project / "secrets" / "build.md").symlink_to("../.env"),
-        link(".opencode/agent", "../secrets")(project),
-    ),
+    "agent below a linked folder": agent_below_a_linked_folder,
     "command": link(".opencode/command/leak.md", "../../.env"),
     "skill": link(".opencode/skill/leak.md", "../../.env"),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from holdfast.core.context.file_pattern import PatternTooWide, Walk, is_pattern
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from holdfast.core.config.document import Origin
     from holdfast.core.context.file_cache import FileCache
     from holdfast.core.context.instructions import InstructionFile, InstructionFiles, Instructions
     from holdfast.core.context.system_context import SystemContext
@@ -37,7 +36,8 @@ class ConfiguredEntry(Frozen):
     text: str
     base: Path
     """Relative paths start here."""
-    origin: Origin
+    origin: Literal["user", "project", "untrusted"]
+    """Who wrote the document."""
 
     @property
     def trusted(self) -> bool:
