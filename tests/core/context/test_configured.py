@@ -10,10 +10,10 @@ import pytest
 from tests.core.context.places import Place, baseline, forbidden, instructions, stored, told
 
 from holdfast.core.context import configured as module
-from holdfast.core.context.instructions import SET_TOO_LARGE
 from holdfast.core.context.configured import ConfiguredEntry as Entry
 from holdfast.core.context.configured import ConfiguredInstructions, is_remote
 from holdfast.core.context.file_cache import Child
+from holdfast.core.context.instructions import SET_TOO_LARGE
 
 pytestmark = pytest.mark.anyio
 
@@ -216,7 +216,7 @@ async def test_a_folder_on_the_way_that_may_not_be_listed_is_passed_over(
 async def test_all_files_together_have_a_limit(
     place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """CTX-143, CTX-231: one pattern cannot send a whole repository to the model, and the model learns what is missing."""
+    """CTX-143, CTX-231: one pattern cannot send a whole repository, and the model learns what is missing."""
     a, b = place.write("a.md", "a"), place.write("b.md", "b")
     service = configured(place, Entry("*.md", place.root, "untrusted"))
     monkeypatch.setattr("holdfast.core.context.instructions.TOTAL_LIMIT", len(f"{a}a{b}b"))
