@@ -9,8 +9,9 @@ import pytest
 from tests.core.agent.conftest import AgentPlace, spelled
 
 from holdfast.core.agent.agents import Agents
-from holdfast.core.agent.configured import InvalidEnvironmentRules, configured_agents
+from holdfast.core.agent.configured import configured_agents
 from holdfast.core.config import markdown
+from holdfast.core.config.rules import InvalidEnvironmentRules
 from holdfast.core.config.trust import TRUST_EVERYTHING, TRUST_NOTHING, Trust
 from holdfast.core.permission.rules import evaluate
 from holdfast.schema.agent import Agent, ProviderRequest

@@ -116,16 +116,14 @@ async def test_the_date_ignores_the_locale() -> None:
 
 
 @pytest.mark.usefixtures("in_tokyo")
-async def test_a_configured_zone_replaces_the_hosts(caplog: pytest.LogCaptureFixture) -> None:
-    """CTX-119: an unknown name is diagnosed and falls back to the host's zone; key and format stay."""
+async def test_a_configured_zone_replaces_the_hosts() -> None:
+    """CTX-119: an unknown name falls back to the host's zone; key and format stay."""
     clock = at("2026-06-02T15:30:00")
     assert (await first(date(clock, find_zone("UTC")))).baseline == date_module.BASELINE.format("Tue Jun 02 2026")
     for name in ("Mars/Base", "../etc/passwd", "", os.sep):
-        caplog.clear()
         generation = await first(date(clock, find_zone(name)))
         assert generation.baseline == date_module.BASELINE.format("Wed Jun 03 2026")
         assert list(generation.snapshot) == ["core/date"]
-        assert repr(name) in caplog.text
 
 
 async def test_a_model_switch_is_told_and_starts_no_epoch() -> None:

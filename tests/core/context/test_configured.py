@@ -13,6 +13,7 @@ from holdfast.core.context import configured as module
 from holdfast.core.context.configured import ConfiguredEntry as Entry
 from holdfast.core.context.configured import ConfiguredInstructions, is_remote
 from holdfast.core.context.file_cache import Child
+from holdfast.core.context.instructions import SET_TOO_LARGE
 
 pytestmark = pytest.mark.anyio
 
@@ -31,11 +32,11 @@ async def test_entries_are_resolved_from_their_document_and_said_in_order(place:
     b, a = place.write("docs/b.md", "b"), place.write("docs/a.md", "a")
     service = configured(
         place,
-        Entry("~/mine.md", place.config, True),
-        Entry(str(absolute), place.config, True),
-        Entry("docs/b.md", place.root, False),
-        Entry("./docs/*.md", place.root, False),
-        Entry("https://example.com/x.md", place.root, False),
+        Entry("~/mine.md", place.config, "user"),
+        Entry(str(absolute), place.config, "user"),
+        Entry("docs/b.md", place.root, "untrusted"),
+        Entry("./docs/*.md", place.root, "untrusted"),
+        Entry("https://example.com/x.md", place.root, "untrusted"),
     )
     context = service.context()
     assert await baseline(context) == instructions((home, "home"), (absolute, "absolute"), (b, "b"), (a, "a"))
@@ -75,7 +76,7 @@ def test_only_an_http_url_is_a_remote_instruction(text: str, remote: bool) -> No
 
 async def test_a_path_or_pattern_without_a_file_is_absence(place: Place) -> None:
     """CTX-145: confirmed; a file that goes later is said to be gone."""
-    service = configured(place, Entry("no.md", place.root, False), Entry("no/*.md", place.root, False))
+    service = configured(place, Entry("no.md", place.root, "untrusted"), Entry("no/*.md", place.root, "untrusted"))
     assert await baseline(service.context()) == ""
     file = place.write("no/x.md", "x")
     snapshot = await stored(service.context())
@@ -86,7 +87,7 @@ async def test_a_path_or_pattern_without_a_file_is_absence(place: Place) -> None
 async def test_a_change_says_the_whole_set(place: Place) -> None:
     """CTX-144: with the update's own sentence."""
     a, b = place.write("a.md", "a"), place.write("b.md", "b")
-    service = configured(place, Entry("{a,b}.md", place.root, False))
+    service = configured(place, Entry("{a,b}.md", place.root, "untrusted"))
     snapshot = await stored(service.context())
     b.write_text("B", encoding="utf-8")
     text, _ = await told(service.context(), snapshot)
@@ -96,7 +97,7 @@ async def test_a_change_says_the_whole_set(place: Place) -> None:
 async def test_an_unreadable_match_makes_this_aggregate_unavailable_alone(place: Place) -> None:
     """CTX-145: the ambient one is not touched."""
     file, ambient = place.write("x.md", "x"), place.write("AGENTS.md", "ambient")
-    service = configured(place, Entry("x.md", place.root, False))
+    service = configured(place, Entry("x.md", place.root, "untrusted"))
     with forbidden(file):
         assert await baseline(service.context()) is None
         assert await baseline(place.files().ambient()) == instructions((ambient, "ambient"))
@@ -107,10 +108,10 @@ async def test_a_project_may_not_point_outside_itself(place: Place, caplog: pyte
     secret = place.base / "secret.md"
     secret.write_text("secret", encoding="utf-8")
     (place.root / "link.md").symlink_to(secret)
-    entries = [Entry(text, place.root, False) for text in ("../secret.md", str(secret), "link.md", "../s*.md")]
+    entries = [Entry(text, place.root, "untrusted") for text in ("../secret.md", str(secret), "link.md", "../s*.md")]
     assert await baseline(configured(place, *entries).context()) == ""
     assert "outside the project" in caplog.text
-    trusted = configured(place, Entry(str(secret), place.config, True))
+    trusted = configured(place, Entry(str(secret), place.config, "user"))
     assert await baseline(trusted.context()) == instructions((secret, "secret"))
 
 
@@ -120,10 +121,10 @@ async def test_project_entries_can_be_turned_off(place: Place) -> None:
     mine.write_text("mine", encoding="utf-8")
     service = configured(
         place,
-        Entry("mine.md", place.config, True),
-        Entry("theirs.md", place.root, False),
-        Entry("https://a.example/", place.config, True),
-        Entry("https://b.example/", place.root, False),
+        Entry("mine.md", place.config, "user"),
+        Entry("theirs.md", place.root, "untrusted"),
+        Entry("https://a.example/", place.config, "user"),
+        Entry("https://b.example/", place.root, "untrusted"),
     )
     assert await baseline(service.context()) == instructions((mine, "mine"), (theirs, "theirs"))
     place.environment["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
@@ -135,21 +136,21 @@ async def test_a_configured_file_that_is_ambient_is_not_repeated(place: Place) -
     """CTX-147: ambient comes first, by canonical identity."""
     ambient, other = place.write("AGENTS.md", "ambient"), place.write("other.md", "other")
     (place.root / "alias.md").symlink_to(ambient)
-    service = configured(place, Entry("alias.md", place.root, False), Entry("other.md", place.root, False))
+    service = configured(place, Entry("alias.md", place.root, "untrusted"), Entry("other.md", place.root, "untrusted"))
     assert await baseline(service.context()) == instructions((other, "other"))
 
 
 async def test_a_removed_entry_is_told(place: Place) -> None:
     """CTX-152: after a reload of the configuration the source is gone, and says so."""
     place.write("x.md", "x")
-    snapshot = await stored(configured(place, Entry("x.md", place.root, False)).context())
+    snapshot = await stored(configured(place, Entry("x.md", place.root, "untrusted")).context())
     assert (await told(configured(place).context(), snapshot))[0] == module.REMOVED
 
 
 async def test_a_pattern_too_wide_is_left_out_and_diagnosed(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     """CTX-143: the other entries stand."""
     x = place.write("x.md", "x")
-    service = configured(place, Entry("{a,b}" * 12, place.root, False), Entry("x.md", place.root, False))
+    service = configured(place, Entry("{a,b}" * 12, place.root, "untrusted"), Entry("x.md", place.root, "untrusted"))
     assert await baseline(service.context()) == instructions((x, "x"))
     assert "too wide" in caplog.text
 
@@ -157,7 +158,7 @@ async def test_a_pattern_too_wide_is_left_out_and_diagnosed(place: Place, caplog
 async def test_a_pattern_is_first_expanded_beside_the_loop(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """CTX-143: the first walk waits in a thread; a small one is then done directly."""
     place.write("x.md", "x")
-    service = configured(place, Entry("*.md", place.root, False))
+    service = configured(place, Entry("*.md", place.root, "untrusted"))
     threads = count_threads(monkeypatch)
     for _ in range(2):
         await stored(service.context())
@@ -171,7 +172,7 @@ async def test_a_pattern_is_first_expanded_beside_the_loop(place: Place, monkeyp
 async def test_a_configured_path_that_no_file_can_have_counts_as_absent(place: Place, text: str) -> None:
     """CTX-145: a project's configuration cannot keep a Session from starting."""
     x = place.write("x.md", "x")
-    service = configured(place, Entry(text, place.root, False), Entry("x.md", place.root, False))
+    service = configured(place, Entry(text, place.root, "untrusted"), Entry("x.md", place.root, "untrusted"))
     assert await baseline(service.context()) == instructions((x, "x"))
 
 
@@ -193,7 +194,7 @@ async def test_a_project_is_not_even_searched_outside_itself(place: Place, text:
 
     place.cache.children = watched  # type: ignore[method-assign]
     with forbidden(closed):
-        assert await baseline(configured(place, Entry(text, place.root, False)).context()) == ""
+        assert await baseline(configured(place, Entry(text, place.root, "untrusted")).context()) == ""
     assert [directory for directory in listed if not Path(directory).resolve().is_relative_to(place.root)] == []
 
 
@@ -205,22 +206,25 @@ async def test_a_folder_on_the_way_that_may_not_be_listed_is_passed_over(
     closed = place.write("data/inner/y.md", "y").parent.parent
     with forbidden(closed):
         for text in ("**/*.md", "*/*.md", "*/**", "**/x.md", "*/x.md"):
-            assert await baseline(configured(place, Entry(text, place.root, False)).context()) == instructions((x, "x"))
-        assert await baseline(configured(place, Entry("data/*.md", place.root, False)).context()) is None
+            assert await baseline(configured(place, Entry(text, place.root, "untrusted")).context()) == instructions(
+                (x, "x")
+            )
+        assert await baseline(configured(place, Entry("data/*.md", place.root, "untrusted")).context()) is None
     assert "may not be listed" in caplog.text
 
 
 async def test_all_files_together_have_a_limit(
     place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """CTX-143: one pattern cannot send a whole repository to the model."""
+    """CTX-143, CTX-231: one pattern cannot send a whole repository, and the model learns what is missing."""
     a, b = place.write("a.md", "a"), place.write("b.md", "b")
-    service = configured(place, Entry("*.md", place.root, False))
+    service = configured(place, Entry("*.md", place.root, "untrusted"))
     monkeypatch.setattr("holdfast.core.context.instructions.TOTAL_LIMIT", len(f"{a}a{b}b"))
     assert await baseline(service.context()) == instructions((a, "a"), (b, "b"))
-    place.write("c.md", "c")
-    assert await baseline(service.context()) == instructions((a, "a"), (b, "b"))
-    assert "too many instructions" in caplog.text
+    c, _ = place.write("c.md", "c"), place.write("d.md", "d")
+    told = SET_TOO_LARGE.format(1)
+    assert await baseline(service.context()) == instructions((a, "a"), (b, "b"), (c, told))
+    assert f"{c}: {told}" in caplog.text
     monkeypatch.setattr("holdfast.core.context.file_pattern.MATCH_LIMIT", 2)
     assert await baseline(service.context()) == ""
 
@@ -231,7 +235,7 @@ async def test_a_large_pattern_is_looked_for_beside_the_loop_by_whoever_asks(
     """CTX-147: what asks only which files are said here does not hold up the loop either."""
     x = place.write("x.md", "x")
     monkeypatch.setattr(module, "SMALL_WALK", 0)
-    service = configured(place, Entry("*.md", place.root, False))
+    service = configured(place, Entry("*.md", place.root, "untrusted"))
     threads = count_threads(monkeypatch)
     await stored(service.context())
     assert [file.path for file in await service.find()] == [str(x)]

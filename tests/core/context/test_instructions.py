@@ -12,6 +12,7 @@ from tests.core.context.places import Place, baseline, forbidden, instructions, 
 from holdfast.core.context import file_cache
 from holdfast.core.context import instructions as module
 from holdfast.core.context.file_cache import FILE_BYTES_LIMIT
+from holdfast.core.context.instructions import FILE_TOO_LARGE
 from holdfast.core.context.system_context import initialize, observe
 from holdfast.core.project.project import find_project
 
@@ -168,12 +169,15 @@ async def test_invalid_utf8_in_instructions_is_replaced(place: Place) -> None:
     assert text == f"Instructions from: {place.root}/b\ufffd/AGENTS.md\ncaf\ufffd"
 
 
-async def test_a_file_beyond_the_limit_is_left_out(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    """CTX-136: what cannot be used is diagnosed, and the rest stands."""
+async def test_a_file_beyond_the_limit_is_named_in_place_of_its_content(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CTX-231: the model is told that it is there, the problem is diagnosed, and the rest stands."""
     root = place.write("AGENTS.md", "x" * FILE_BYTES_LIMIT)
-    place.write("packages/core/AGENTS.md", "x" * (FILE_BYTES_LIMIT + 1))
-    assert await baseline(place.files().ambient()) == instructions((root, "x" * FILE_BYTES_LIMIT))
-    assert "too large" in caplog.text
+    large = place.write("packages/core/AGENTS.md", "x" * (FILE_BYTES_LIMIT + 1))
+    expected = instructions((large, FILE_TOO_LARGE), (root, "x" * FILE_BYTES_LIMIT))
+    assert await baseline(place.files().ambient()) == expected
+    assert f"{large}: {FILE_TOO_LARGE}" in caplog.text
 
 
 @pytest.mark.parametrize("value", ["1", "true", "TRUE", "True"])

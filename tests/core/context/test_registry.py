@@ -122,7 +122,7 @@ async def test_the_order_of_a_whole_context(tmp_path: Path, clock: ManualClock) 
     (tmp_path / "AGENTS.md").write_text("ambient", encoding="utf-8")
     (tmp_path / "more.md").write_text("configured", encoding="utf-8")
     files = InstructionFiles(tmp_path, tmp_path, tmp_path / "none", FileCache(), {})
-    entries = [configured.ConfiguredEntry("more.md", tmp_path, True)]
+    entries = [configured.ConfiguredEntry("more.md", tmp_path, "user")]
     named = configured.ConfiguredInstructions(entries, files, FileCache(), tmp_path)
     project = Project("id", tmp_path, None)
     registry, scope = SystemContextRegistry(), Scope()

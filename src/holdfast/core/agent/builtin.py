@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.core.permission.rules import READ_RULES
 from holdfast.schema.permission import Effect, Rule
 
 if TYPE_CHECKING:
@@ -64,10 +65,7 @@ def builtin_agents(directories: Directories, directory: Path) -> Callable[[Agent
         _rule("ask", "sandbox_escape"),
         *outside,
         _rule("deny", "question"),
-        _rule("allow", "read"),
-        _rule("ask", "read", "*.env"),
-        _rule("ask", "read", "*.env.*"),
-        _rule("allow", "read", "*.env.example"),
+        *READ_RULES,
         *(_rule("ask", "edit", pattern) for pattern in PROTECTED),
     )
     nothing = _rule("deny", "*")

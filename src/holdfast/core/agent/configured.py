@@ -19,16 +19,14 @@ from holdfast.core.config import schema
 from holdfast.core.config.authority import NOT_TRUSTED, restrict_agent
 from holdfast.core.config.document import Document
 from holdfast.core.config.environment import home_directory
-from holdfast.core.config.jsonc import InvalidJson, decode
 from holdfast.core.config.markdown import read_markdown
-from holdfast.core.config.migrate import migrate_agent, migrate_permissions
+from holdfast.core.config.migrate import migrate_agent
 from holdfast.core.config.model import patched_model
+from holdfast.core.config.rules import environment_rules, global_rules, written_rules
 from holdfast.core.config.unsupported import misspelled, sent_to_the_model
-from holdfast.core.config.validate import Problem, validate_agent, validate_rules
+from holdfast.core.config.validate import validate_agent
 from holdfast.core.diagnostic import Diagnostic
-from holdfast.core.permission.rules import expand_home
 from holdfast.schema.agent import Agent, ProviderRequest
-from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.permission import Rule
 
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
     from holdfast.core.config.config import Config
     from holdfast.core.config.document import Directory, Origin
 
-ENVIRONMENT_RULES = "OPENCODE_PERMISSION"
 BASE = "build"
 """Agents of untrusted projects have at most the permissions of this agent."""
 BUILT_IN = frozenset(("build", "plan", "general", "explore", "compaction", "title", "summary"))
@@ -50,15 +47,9 @@ KEPT = {
     "explore": frozenset(("subagent",)),
 }
 """Actions of built-in agents that global rules do not change. Stricter user rules still count as a fence."""
-OTHER_ACTIONS = {"task": "subagent"}
-"""What OpenCode calls an action in other generations. A rule about it counts for both."""
 ASK = Rule(action="*", resource="*", effect="ask")
 
 _KEYS = frozenset(schema.Agent.__struct_encode_fields__)
-
-
-class InvalidEnvironmentRules(HoldfastError):
-    """OPENCODE_PERMISSION says something that cannot be read; starting without it would be unsafe."""
 
 
 class AgentPatch(Frozen):
@@ -123,11 +114,11 @@ class ConfiguredAgents(Frozen):
 
     def _own_rules(self, id: str, origin: Origin) -> tuple[Rule, ...]:
         mine = (patch for patch in self.patches if patch.id == id and patch.origin == origin)
-        return tuple(rule for patch in mine for rule in _rules(patch.data.get("permissions", ()), self.home))
+        return tuple(rule for patch in mine for rule in written_rules(patch.data.get("permissions", ()), self.home))
 
     def _patched(self, start: tuple[Rule, ...], patch: AgentPatch, agent: Agent) -> Agent:
         data = patch.data
-        own = () if patch.origin == "untrusted" else _rules(data.get("permissions", ()), self.home)
+        own = () if patch.origin == "untrusted" else written_rules(data.get("permissions", ()), self.home)
         request = data.get("request", {})
         fields = {
             key: data[key] for key in ("system", "description", "mode", "hidden", "color", "steps") if key in data
@@ -153,28 +144,28 @@ def configured_agents(config: Config, environment: Mapping[str, str]) -> Configu
         if isinstance(entry, Document):
             patches += (AgentPatch(id, data, entry.origin) for id, data in entry.data.get("agents", {}).items())
         else:
-            patches += _files(entry, problems)
+            patches += _files(entry, config, problems)
     default = config.latest("default_agent")
     return ConfiguredAgents(
         default=default if isinstance(default, str) else None,
-        rules=_global_rules(config, home, ("user", "project")),
-        user_rules=_global_rules(config, home, ("user",)),
-        narrowing=_global_rules(config, home, ("untrusted",)),
+        rules=global_rules(_documents(config, "user", "project"), home),
+        user_rules=global_rules(_documents(config, "user"), home),
+        narrowing=global_rules(_documents(config, "untrusted"), home),
         patches=tuple(patches),
-        last_rules=_environment_rules(environment, home),
+        last_rules=environment_rules(environment, home),
         home=home,
         diagnostics=tuple(problems),
     )
 
 
-def _global_rules(config: Config, home: str, origins: tuple[Origin, ...]) -> tuple[Rule, ...]:
-    documents = (document for document in config.documents() if document.origin in origins)
-    return tuple(rule for document in documents for rule in _rules(document.data.get("permissions", ()), home))
+def _documents(config: Config, *origins: Origin) -> list[Document]:
+    return [document for document in config.documents() if document.origin in origins]
 
 
-def _files(folder: Directory, problems: list[Diagnostic]) -> Iterator[AgentPatch]:
+def _files(folder: Directory, config: Config, problems: list[Diagnostic]) -> Iterator[AgentPatch]:
+    resolve = config.resolver(folder)
     for names, recursive, forced in ((("agent", "agents"), True, {}), (("mode", "modes"), False, {"mode": "primary"})):
-        for file in read_markdown(folder.path, names, problems, recursive=recursive):
+        for file in read_markdown(folder.path, names, problems, recursive=recursive, resolve=resolve):
             data = {key: value for key, value in file.content.data.items() if value is not None}
             if data.keys() - _KEYS:
                 near = misspelled(data)
@@ -189,29 +180,6 @@ def _files(folder: Directory, problems: list[Diagnostic]) -> Iterator[AgentPatch
                     valid = restrict_agent(file.name, valid, grants)
                     problems += (Diagnostic(file.path, f"{grant.wants}; {NOT_TRUSTED}") for grant in grants)
                 yield AgentPatch(file.name, valid, folder.origin)
-
-
-def _environment_rules(environment: Mapping[str, str], home: str) -> tuple[Rule, ...]:
-    text = environment.get(ENVIRONMENT_RULES, "").strip()
-    if not text:
-        return ()
-    problems: list[Problem] = []
-    try:
-        value = decode(text).value
-    except InvalidJson as error:
-        raise InvalidEnvironmentRules(f"{ENVIRONMENT_RULES} {error}") from None
-    rules = validate_rules(value if isinstance(value, list) else migrate_permissions(value), problems.append)
-    if problems:
-        raise InvalidEnvironmentRules(f"{ENVIRONMENT_RULES} has a rule that cannot be read: {problems[0].message}")
-    return tuple(_rules(rules, home))
-
-
-def _rules(rules: Any, home: str) -> Iterator[Rule]:
-    for given in rules:
-        rule = expand_home(msgspec.convert(given, Rule), home)
-        yield rule
-        if (other := OTHER_ACTIONS.get(rule.action)) is not None:
-            yield msgspec.structs.replace(rule, action=other)
 
 
 def _with_rules(agent: Agent, rules: tuple[Rule, ...]) -> Agent:

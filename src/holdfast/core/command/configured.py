@@ -58,12 +58,13 @@ def configured_commands(config: Config) -> ConfiguredCommands:
             found = entry.data.get("commands", {}).items()
             patches += (CommandPatch(name, data, entry.trusted) for name, data in found)
         else:
-            patches += _files(entry, problems)
+            patches += _files(entry, config, problems)
     return ConfiguredCommands(tuple(patches), tuple(problems))
 
 
-def _files(folder: Directory, problems: list[Diagnostic]) -> Iterator[CommandPatch]:
-    for file in read_markdown(folder.path, ("command", "commands"), problems, recursive=True):
+def _files(folder: Directory, config: Config, problems: list[Diagnostic]) -> Iterator[CommandPatch]:
+    resolve = config.resolver(folder)
+    for file in read_markdown(folder.path, ("command", "commands"), problems, recursive=True, resolve=resolve):
         data = {**file.content.data, "template": file.content.body.strip()}
         if (valid := validate_command(data, file.reporter(problems))) is not None:
             if not folder.trusted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +13,22 @@ from holdfast.core.config.environment import directories
 from holdfast.core.config.merge import merge
 from holdfast.core.config.project_directory import project_directory
 from holdfast.core.config.reading import MOST_PROBLEMS, ConfigLocation, DocumentReader
+from holdfast.core.config.rules import project_reads
+from holdfast.core.config.text_file import Unreadable
 from holdfast.core.config.trust import NAME as TRUST_FILE
 from holdfast.core.config.trust import TRUST_NOTHING, TrustRequest, TrustSource, check_trust
 from holdfast.core.config.watch import MOST_PATHS, Watch
 from holdfast.core.diagnostic import Diagnostic
+from holdfast.core.permission.project_reads import READ_DEFAULTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from holdfast.core.config.document import Entry, Origin
     from holdfast.core.config.project_directory import ProjectDirectory
     from holdfast.core.config.trust import Trust
     from holdfast.core.filesystem.ownership import Owners
+    from holdfast.core.permission.project_reads import ProjectReads
 
 __all__ = ["MOST_PROBLEMS", "Config", "describe", "load_config"]
 
@@ -41,14 +46,16 @@ class Config:
         requests: Iterable[tuple[TrustRequest, bool]] = (),
         watch: Watch | None = None,
         project: ProjectDirectory | None = None,
+        reads: ProjectReads | None = None,
     ) -> None:
         """`requests` are the settings that need trust, per source, and whether they are trusted; `watch` detects
-        changed files."""
+        changed files; `reads` decides which files the project may name."""
         self._entries = tuple(entries)
         self._diagnostics = tuple(diagnostics)
         self._requests = tuple(requests)
         self._documents = tuple(entry for entry in self._entries if isinstance(entry, Document))
         self._project = project
+        self.reads = reads or READ_DEFAULTS
         self.watch = watch or Watch()
 
     @property
@@ -63,6 +70,10 @@ class Config:
     def documents(self) -> tuple[Document, ...]:
         return self._documents
 
+    def resolver(self, folder: Directory) -> Callable[[str], str]:
+        """Return what resolves the paths of files in a configuration folder, for `read_markdown`."""
+        return _resolver(None if folder.origin == "user" else self.reads, anywhere=folder.trusted)
+
     def latest(self, key: str) -> Any:
         """The value from the highest-priority document that has the key. For settings that are not merged."""
         return next((found.data[key] for found in reversed(self._documents) if key in found.data), None)
@@ -74,7 +85,13 @@ class Config:
 
         strict = strict_rules(self._documents)
         folders = (entry for entry in self._entries if isinstance(entry, Directory) and entry.origin != "user")
-        requests = (*self._requests, *((folder_request(folder.path, strict), folder.trusted) for folder in folders))
+        requests = (
+            *self._requests,
+            *(
+                (folder_request(folder.path, strict, _resolver(self.reads, anywhere=True)), folder.trusted)
+                for folder in folders
+            ),
+        )
         directory = self._project.source(self._documents) if self._project is not None else None
         return (
             *(
@@ -127,7 +144,8 @@ def load_config(
     problems = loading.problems()
     for problem in problems:
         log.log(logging.ERROR if problem.severity == "error" else logging.WARNING, "%s", describe(problem))
-    return Config(loading.entries(), problems, loading.requests(), watch, project_directory(root, trust))
+    project = project_directory(root, trust)
+    return Config(loading.entries(), problems, loading.requests(), watch, project, loading.reads)
 
 
 class _Loading:
@@ -141,12 +159,13 @@ class _Loading:
         self._readers: list[DocumentReader] = []
         self._entries: dict[int, Entry] = {}
         self._strict: tuple[dict[str, str], ...] = ()
+        self.reads = READ_DEFAULTS
         if watch is not None:
             watch.add(directories(location.environment).state / TRUST_FILE)
 
     def reader(self, path: Path, folder: Path, origin: Origin) -> DocumentReader:
         self._readers.append(
-            DocumentReader(path, folder, origin, self._location, self._trust, self._strict, self._watch)
+            DocumentReader(path, folder, origin, self._location, self._trust, self.reads, self._strict, self._watch)
         )
         return self._readers[-1]
 
@@ -164,6 +183,8 @@ class _Loading:
 
     def read_project(self, found: Iterable[tuple[int, CandidateFile | Directory]]) -> None:
         self._strict = strict_rules(self._entries.values())
+        user = (entry for entry in self.entries() if isinstance(entry, Document))
+        self.reads = project_reads(user, self._location)
         if self._watch is not None:
             here = self._location
             for folder in project_folders(here.directory, here.root, here.environment):
@@ -213,7 +234,9 @@ class _Loading:
             return folder.replace(origin="untrusted")
         from holdfast.core.config.folder import folder_request
 
-        verdict = check_trust(folder_request(folder.path, self._strict), self._trust)
+        verdict = check_trust(
+            folder_request(folder.path, self._strict, _resolver(self.reads, anywhere=True)), self._trust
+        )
         return folder.replace(origin="project" if verdict.trusted else "untrusted", contents=verdict.contents)
 
 
@@ -221,6 +244,17 @@ def strict_rules(entries: Iterable[Entry]) -> tuple[dict[str, str], ...]:
     documents = (entry.data for entry in entries if isinstance(entry, Document) and entry.origin == "user")
     parts = (part for data in documents for part in (data, *data.get("agents", {}).values()))
     return tuple(rule for part in parts for rule in part.get("permissions", ()) if rule["effect"] != "allow")
+
+
+def _resolver(reads: ProjectReads | None, *, anywhere: bool) -> Callable[[str], str]:
+    def resolve(path: str) -> str:
+        if reads is None:
+            return path
+        if (reason := reads.refusal(path, anywhere=anywhere)) is not None:
+            raise Unreadable(reason)
+        return os.path.realpath(path)
+
+    return resolve
 
 
 def describe(problem: Diagnostic) -> str:

@@ -41,16 +41,22 @@ class NamedMarkdown(Frozen):
 
 
 def read_markdown(
-    directory: Path, names: Iterable[str], problems: list[Diagnostic], *, recursive: bool
+    directory: Path,
+    names: Iterable[str],
+    problems: list[Diagnostic],
+    *,
+    recursive: bool,
+    resolve: Callable[[str], str] = lambda path: path,
 ) -> Iterator[NamedMarkdown]:
-    """Reads the folders with these names together, sorted by path, like one glob over all of them."""
+    """Read the folders with these names together, sorted by path, like one glob over all of them. `resolve` returns the
+    path to read for one that was found, and raises Unreadable if the file must not be used."""
     folders = [folder for name in names if os.path.isdir(folder := f"{directory}/{name}")]
     found = ((path, folder) for folder in folders for path in _files(folder, problems, recursive=recursive))
     for path, folder in sorted(found):
         try:
             if not is_text(path):
                 raise Unreadable("has a name that is not UTF-8")
-            text = read_text(path, FILE_LIMIT)
+            text = read_text(resolve(path), FILE_LIMIT)
             if text is None:
                 continue
             content = parse_markdown(text)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.core.config.trust import Trust
     from holdfast.core.config.watch import Watch
     from holdfast.core.diagnostic import Severity
+    from holdfast.core.permission.project_reads import ProjectReads
 
 MOST_PROBLEMS = 50
 """Per document. Further problems are summarised by their highest severity."""
@@ -58,15 +59,18 @@ class DocumentReader:
         origin: Origin,
         location: ConfigLocation,
         trust: Trust,
+        reads: ProjectReads,
         strict: Sequence[dict[str, str]] = (),
         watch: Watch | None = None,
     ) -> None:
-        """`strict` are the user's rules that ask or deny; `watch` records further files that are read."""
+        """`reads` decides which files a project may name; `strict` are the user's rules that ask or deny; `watch`
+        records further files that are read."""
         self._path = path
         self._folder = folder
         self._origin = origin
         self._location = location
         self._trust = trust
+        self._reads = reads
         self._strict = strict
         self._text = ""
         self._secrets: frozenset[str] = frozenset()
@@ -122,8 +126,7 @@ class DocumentReader:
         if self._mentions_variables:
             inside = None if self._origin == "user" else self._location.root
             value, self._secrets = self._substitution(inside).apply(value)
-        data = validate(migrate(value, self._dropped), self._invalid)
-        report_unsupported(data, self._dropped)
+        data = self._valid(value)
         self._watch_plugins(self._plugins(data))
         return Document(self._path, self._folder, self._origin, data, self._secrets)
 
@@ -137,8 +140,7 @@ class DocumentReader:
                 grants.append(Grant(trail, wants, _at(written, trail)))
 
             value, self._secrets = self._substitution(self._location.root, withheld).apply(value)
-        valid = validate(migrate(value, self._dropped), self._invalid)
-        report_unsupported(valid, self._dropped)
+        valid = self._valid(value)
         data, restricted = restrict_document(valid, self._outside, self._strict)
         grants += restricted
         for grant in grants:
@@ -146,9 +148,26 @@ class DocumentReader:
         request = TrustRequest(self._path, tuple(grants), self._plugins(valid))
         return Document(self._path, self._folder, "untrusted", data, self._secrets), request
 
+    def _valid(self, value: dict[str, Any]) -> dict[str, Any]:
+        """The document in the current format, without what is invalid or unknown."""
+        data = validate(migrate(value, self._dropped), self._invalid)
+        report_unsupported(data, self._dropped)
+        zone = data.get("timezone")
+        if zone is not None and not _is_zone(zone):
+            self._dropped(("timezone",), f"{zone[:NAME_CHARACTERS]!r} is not a known time zone; the host's is used")
+            del data["timezone"]
+        return data
+
     def _substitution(self, inside: Path | None, withheld: Callable[[Trail, str], None] | None = None) -> Substitution:
-        reads = self._watch.add if self._watch is not None else lambda path: None
-        return Substitution(self._folder, inside, self._location.environment, self._dropped, withheld, reads)
+        return Substitution(
+            self._folder,
+            inside,
+            self._location.environment,
+            self._dropped,
+            withheld,
+            protecting=None if self._origin == "user" else self._reads.protecting,
+            watch=self._watch.add if self._watch is not None else lambda path: None,
+        )
 
     def _plugins(self, data: Mapping[str, Any]) -> tuple[Path, ...]:
         """Plugins that are files."""
@@ -214,6 +233,16 @@ class DocumentReader:
             yield problem.replace(line=lines[spelling], message=message)
         if self._unlisted:
             yield Diagnostic(str(self._path), "has more problems, which are not listed", None, self._unlisted)
+
+
+def _is_zone(name: str) -> bool:
+    from zoneinfo import ZoneInfo
+
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return False
+    return True
 
 
 def _at(value: Any, trail: Trail) -> Any:

@@ -14,6 +14,7 @@ from holdfast.core.config.discovery import CandidateFile, discover
 from holdfast.core.config.jsonc import InvalidJson, decode
 from holdfast.core.config.reading import ConfigLocation, DocumentReader
 from holdfast.core.config.trust import TRUST_NOTHING
+from holdfast.core.permission.project_reads import READ_DEFAULTS
 from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
@@ -68,7 +69,8 @@ def user_texts(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 def parsed(path: Path, text: str, environment: Mapping[str, str]) -> tuple[Document | None, list[str]]:
     """A document of the user, and its problems below `holdfast`."""
-    reader = DocumentReader(path, path.parent, "user", ConfigLocation(_NOWHERE, _NOWHERE, environment), TRUST_NOTHING)
+    location = ConfigLocation(_NOWHERE, _NOWHERE, environment)
+    reader = DocumentReader(path, path.parent, "user", location, TRUST_NOTHING, READ_DEFAULTS)
     document = reader.parse(text)
     return document, [problem.message for problem in reader.problems() if "holdfast" in problem.message]
 

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.core.config.environment import user_path
 from holdfast.core.config.text_file import Unreadable, is_text, read_text
+from holdfast.core.permission.project_reads import protected_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from holdfast.schema.permission import Rule
 
 INSERT_LIMIT = 1024 * 1024
 
@@ -52,16 +55,20 @@ class Substitution:
         environment: Mapping[str, str],
         report: Callable[[Trail, str], None],
         withheld: Callable[[Trail, str], None] | None = None,
-        reads: Callable[[Path], None] = lambda path: None,
+        *,
+        protecting: Callable[[str], Rule | None] | None = None,
+        watch: Callable[[Path], None] = lambda path: None,
     ) -> None:
-        """`reads` is called with each file before it is read. With `withheld`, no environment variable is read, and
-        `withheld` is called for each value that is dropped for this reason or for a file outside `inside`."""
+        """With `withheld`, no environment variable is read, and `withheld` is called for each value that is dropped for
+        this reason, for a file outside `inside`, or for one that a rule of `protecting` asks about. A file that a rule
+        denies is never read. `watch` is called with each file before it is read."""
         self._directory = directory
         self._inside = inside
         self._environment = environment
         self._report = report
         self._withheld = withheld
-        self._reads = reads
+        self._protecting = protecting
+        self._watch = watch
         self._secrets: set[str] = set()
 
     def apply(self, document: dict[str, Any]) -> Substituted:
@@ -119,13 +126,20 @@ class Substitution:
     def _file(self, name: str, trail: Trail) -> str | None:
         path = self._directory / user_path(name, self._environment)
         try:
-            if self._inside is not None and not path.resolve().is_relative_to(self._inside.resolve()):
+            real = path.resolve()
+            if self._inside is not None and not real.is_relative_to(self._inside.resolve()):
                 if self._withheld is None:
                     raise Unreadable("is outside the project")
                 self._withheld(trail, f"reads the file {name}")
                 return None
-            self._reads(path)
-            text = read_text(path, INSERT_LIMIT)
+            if (rule := self._protecting(str(real)) if self._protecting is not None else None) is not None:
+                if rule.effect == "deny":
+                    raise Unreadable(protected_by(str(real), rule))
+                if self._withheld is not None:
+                    self._withheld(trail, f"reads the file {name}")
+                    return None
+            self._watch(path)
+            text = read_text(real, INSERT_LIMIT)
         except (Unreadable, OSError, RuntimeError, ValueError) as error:
             self._report(trail, f"the file {name} {error if isinstance(error, Unreadable) else 'cannot be read'}")
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from holdfast.core.context.file_pattern import PatternTooWide, Walk, is_pattern
@@ -36,8 +36,13 @@ class ConfiguredEntry(Frozen):
     text: str
     base: Path
     """Relative paths start here."""
-    trusted: bool
-    """Whether it may name files outside the project: only the user's own configuration may."""
+    origin: Literal["user", "project", "untrusted"]
+    """Who wrote the document."""
+
+    @property
+    def trusted(self) -> bool:
+        """Whether it may name files outside the project."""
+        return self.origin != "untrusted"
 
 
 class ConfiguredInstructions:
@@ -66,15 +71,16 @@ class ConfiguredInstructions:
 
     async def find(self) -> list[InstructionFile]:
         """The configured files in order, each once, without the ambient ones. Raises OSError as InstructionFiles."""
-        return await asyncio.to_thread(self._find) if self._large else self._find()
+        return await asyncio.to_thread(self.find_now) if self._large else self.find_now()
 
     async def _read(self) -> Instructions:
         return await asyncio.to_thread(self._read_now) if self._large else self._read_now()
 
     def _read_now(self) -> Instructions:
-        return self._files.read(self._find())
+        return self._files.read(self.find_now())
 
-    def _find(self) -> list[InstructionFile]:
+    def find_now(self) -> list[InstructionFile]:
+        """As `find`, in this thread."""
         entries = self._enabled(self._local)
         if not entries:
             return []
@@ -100,7 +106,7 @@ class ConfiguredInstructions:
             self._files.warn(f"the instructions pattern {entry.text!r} is too wide ({error}); it is not used")
             return []
         within = None if entry.trusted else self._files.root()
-        found = (self._files.find(match, within=within) for match in matches)
+        found = (self._files.find(match, within=within, by_project=entry.origin != "user") for match in matches)
         return [file for file in found if file is not None]
 
     def _resolve(self, entry: ConfiguredEntry) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
@@ -21,8 +20,6 @@ DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 _CODEC = JsonCodec(str)
-
-log = logging.getLogger(__name__)
 
 
 def date(clock: Clock, zone: tzinfo | None = None) -> SystemContext:
@@ -50,7 +47,7 @@ def calendar_day(millis: int, zone: tzinfo | None) -> str:
 
 
 def find_zone(name: str | None) -> tzinfo | None:
-    """The zone of an IANA name. An unknown name is logged, and the host's zone (None) is used."""
+    """Return the zone of an IANA name, or None, which means the host's zone, if there is no such zone."""
     if name is None:
         return None
     from zoneinfo import ZoneInfo
@@ -58,5 +55,4 @@ def find_zone(name: str | None) -> tzinfo | None:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        log.warning("timezone %r is unknown; using the host's", name)
         return None

@@ -106,7 +106,7 @@ class NestedInstructions:
         root = self._files.root()
         other_sources = {file.path for file in (*self._files.find_ambient(), *await self._find_configured())}
         # Concurrent reads may have recorded more files than the limit.
-        found = (self._files.find(path, within=root) for path in discovered[:NESTED_FILE_LIMIT])
+        found = (self._files.find(path, within=root, by_project=True) for path in discovered[:NESTED_FILE_LIMIT])
         files = {file.path: file for file in found if file is not None}
         return self._files.read(file for path, file in files.items() if path not in other_sources)
 

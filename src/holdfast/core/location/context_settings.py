@@ -10,7 +10,7 @@ from holdfast.core.context.configured import ConfiguredEntry, ConfiguredInstruct
 from holdfast.core.context.date import date, find_zone
 from holdfast.core.context.environment import environment
 from holdfast.core.context.system_context import combine
-from holdfast.core.skill.skill import configured_sources, directory_sources
+from holdfast.core.skill.skill import DirectorySource, configured_sources, directory_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdfast.core.context.instructions import InstructionFiles
     from holdfast.core.project.project import Project
     from holdfast.core.reference.reference import References
-    from holdfast.core.skill.skill import SkillSources
+    from holdfast.core.skill.skill import SkillSource, SkillSources
     from holdfast.schema.location import Location
 
 
@@ -43,7 +43,7 @@ class ContextSettings:
         self._files = files
         self.builtins = combine([environment(location, project), date(clock, find_zone(config.latest("timezone")))])
         entries = [
-            ConfiguredEntry(text, document.base, document.trusted)
+            ConfiguredEntry(text, document.base, document.origin)
             for document in config.documents()
             for text in document.data.get("instructions", ())
         ]
@@ -55,11 +55,20 @@ class ContextSettings:
             draft.declare(document.data.get("references", {}), document.directory, self._home, within)
 
     def add_skill_sources(self, draft: SkillSources) -> None:
-        found = [entry.path for entry in self._config.entries() if isinstance(entry, Directory)]
-        folders = list(dict.fromkeys((*found, *self._possible_folders())))
-        entries = [text for document in self._config.documents() for text in document.data.get("skills", ())]
-        for source in (*directory_sources(folders), *configured_sources(entries, self._directory, self._home)):
+        for source in (*self._folder_sources(), *self._configured_sources()):
             draft.add(source)
+
+    def _folder_sources(self) -> Iterator[SkillSource]:
+        folders = {entry.path: entry.origin for entry in self._config.entries() if isinstance(entry, Directory)}
+        for path in (*folders, *self._possible_folders()):
+            origin = folders.get(path, "untrusted")
+            yield from directory_sources([path], by_project=origin != "user", trusted=origin != "untrusted")
+
+    def _configured_sources(self) -> Iterator[SkillSource]:
+        for document in self._config.documents():
+            for source in configured_sources(document.data.get("skills", ()), self._directory, self._home):
+                project = isinstance(source, DirectorySource) and document.origin != "user"
+                yield source.replace(by_project=True, trusted=document.trusted) if project else source
 
     def _possible_folders(self) -> Iterator[Path]:
         """Configuration folders that the project may create while it is open."""

@@ -11,6 +11,7 @@ from holdfast.core.agent.guidance import AgentGuidance
 from holdfast.core.config.environment import config_home, home_directory
 from holdfast.core.context import configured, remote
 from holdfast.core.context.entries import instruction_entries
+from holdfast.core.context.file_cache import FileCache
 from holdfast.core.context.instructions import InstructionFiles
 from holdfast.core.context.isolated_copy import isolated_copy
 from holdfast.core.context.model import model
@@ -18,23 +19,25 @@ from holdfast.core.context.nested import NestedInstructions
 from holdfast.core.context.plan_mode import plan_mode
 from holdfast.core.context.system_context import combine
 from holdfast.core.context.turn_context import TurnContext
+from holdfast.core.diagnostic import Diagnostic
 from holdfast.core.location.context_settings import ContextSettings
 from holdfast.core.location.settings import remembered
 from holdfast.core.reference.checkouts import Checkouts
 from holdfast.core.reference.location_references import LocationReferences
 from holdfast.core.skill.builtin import CUSTOMIZE
 from holdfast.core.skill.guidance import SkillGuidance
-from holdfast.core.skill.skill import SkillSources
+from holdfast.core.skill.skill import DirectorySource, SkillSources
 from holdfast.core.skill.skills import Skills
 from holdfast.core.state import Phase, State
 from holdfast.core.tool.tool_events import record_with_call
 from holdfast.schema.live_event import ReferenceUpdated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from holdfast.core.agent.callable_agents import CallableAgents
     from holdfast.core.catalog.catalog import ResolvedModel
+    from holdfast.core.config.config import Config
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.context.registry import SystemContextRegistry
     from holdfast.core.event.log import EventLog
@@ -64,6 +67,7 @@ class LocationContext:
         callable_agents: CallableAgents,
         mcp: McpTools,
         log: EventLog,
+        diagnostics: Callable[[], list[Diagnostic]],
     ) -> None:
         self._location = location
         self._registry = registry
@@ -75,6 +79,8 @@ class LocationContext:
         self._callable_agents = callable_agents
         self._mcp = mcp
         self._log = log
+        self.diagnostics = diagnostics
+        """Reads the instruction files and returns what is wrong with them. Not for the event loop."""
 
     def compose(
         self, session: Session, agent: Agent, resolved: ResolvedModel, entries: Sequence[InstructionEntry] = ()
@@ -127,18 +133,31 @@ def open_location_context(
 ) -> LocationContext:
     """Build a Location's context and register its contributions. Everything follows the configuration."""
     host, shared, sessions = process.host, process.context, process.sessions
-    files = InstructionFiles(
-        Path(location.directory),
-        project.directory,
-        config_home(host.environment),
-        shared.files,
-        host.environment,
-        host.owners,
-    )
     home = home_directory(host.environment)
-    settings = remembered(
-        config, lambda current: ContextSettings(current, location, project, home, sessions.clock, files, shared.files)
-    )
+
+    def instruction_files(cache: FileCache, *, quiet: bool = False) -> InstructionFiles:
+        return InstructionFiles(
+            Path(location.directory),
+            project.directory,
+            config_home(host.environment),
+            cache,
+            host.environment,
+            host.owners,
+            lambda: config.current.reads,
+            quiet=quiet,
+        )
+
+    def settings_of(current: Config, files: InstructionFiles, cache: FileCache) -> ContextSettings:
+        return ContextSettings(current, location, project, home, sessions.clock, files, cache)
+
+    def diagnostics() -> list[Diagnostic]:
+        cache = FileCache()
+        files = instruction_files(cache, quiet=True)
+        problems = files.problems(settings_of(config.current, files, cache).instructions.find_now)
+        return [Diagnostic(location.directory, problem) for problem in problems]
+
+    files = instruction_files(shared.files)
+    settings = remembered(config, lambda current: settings_of(current, files, shared.files))
     checkouts = Checkouts(
         host.directories.repos,
         processes,
@@ -150,9 +169,15 @@ def open_location_context(
     references.declared.transform(lambda draft: settings().declare_references(draft), scope, phase=Phase.CONFIG)
     skill_sources.transform(lambda draft: settings().add_skill_sources(draft), scope, phase=Phase.CONFIG)
 
+    def refusal(source: DirectorySource, path: str) -> str | None:
+        return config.current.reads.refusal(path, anywhere=source.trusted) if source.by_project else None
+
+    skills = Skills(lambda: skill_sources.value.list(), shared.skills, refusal)
+
     def reload() -> None:
         references.declared.reload()
         skill_sources.reload()
+        skills.forget()
 
     config.follow(lambda new: reload, scope)
     ambient = files.ambient()
@@ -172,10 +197,11 @@ def open_location_context(
         registry,
         shared.application,
         skill_sources,
-        Skills(lambda: skill_sources.value.list(), shared.skills),
+        skills,
         references,
         nested,
         callable_agents,
         mcp,
         sessions.log,
+        diagnostics,
     )

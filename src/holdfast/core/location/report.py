@@ -45,6 +45,7 @@ def config_report(services: LocationServices) -> ConfigReport:
         *services.catalog.diagnostics(),
         *services.snapshots.diagnostics(),
         *services.sandbox.diagnostics(),
+        *services.context.diagnostics(),
         *unused_rules(config, (*services.tools.names, *services.mcp_tools.names()), services.mcp_tools.prefixes()),
     )
     problems = [

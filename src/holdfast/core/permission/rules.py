@@ -48,6 +48,13 @@ class AncestorAuthority(Frozen):
     """What does not exist any more; then everything is denied."""
 
 
+READ_RULES = (
+    Rule(action="read", resource="*", effect="allow"),
+    Rule(action="read", resource="*.env", effect="ask"),
+    Rule(action="read", resource="*.env.*", effect="ask"),
+    Rule(action="read", resource="*.env.example", effect="allow"),
+)
+"""Rules about reading that hold where nobody says otherwise."""
 DENY_EVERYTHING = Authority((Rule(action="*", resource="*", effect="deny"),))
 
 

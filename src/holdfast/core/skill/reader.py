@@ -12,7 +12,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from holdfast.core.context.file_cache import Stamp
-from holdfast.core.filesystem.canonical import is_folder, is_text
+from holdfast.core.filesystem.canonical import is_folder, is_text, printable
 from holdfast.core.frontmatter import InvalidFrontmatter, parse_markdown
 from holdfast.core.skill.skill import Skill
 from holdfast.schema.frozen import Frozen
@@ -35,8 +35,12 @@ class SkillFiles(Frozen):
 
 
 class SkillReader:
-    def __init__(self, find: Callable[[], SkillFiles]) -> None:
+    def __init__(
+        self, find: Callable[[], SkillFiles], refusal: Callable[[str], str | None] = lambda path: None
+    ) -> None:
+        """`refusal` returns the reason for not using a file, if there is any. It is asked before a file is read."""
         self._find = find
+        self._refusal = refusal
         self._known: _Known | None = None
 
     def current(self) -> tuple[Skill, ...] | None:
@@ -60,7 +64,7 @@ class SkillReader:
             if stamp is None:
                 continue
             known = before.parsed.get(path)
-            skill = known[1] if known is not None and known[0] == stamp else _parse(path, fallback)
+            skill = known[1] if known is not None and known[0] == stamp else self._parse(path, fallback)
             if skill is not None:
                 skills.append(skill)
             if stamp.settled:
@@ -69,6 +73,12 @@ class SkillReader:
         same = before.skills if before.skills == tuple(skills) else tuple(skills)
         self._known = _Known(trusted, parsed, same)
         return same
+
+    def _parse(self, path: str, fallback: str | None) -> Skill | None:
+        if (reason := self._refusal(path)) is not None:
+            log.warning("%s %s; it is not used as a skill", printable(path), reason)
+            return None
+        return _parse(os.path.realpath(path), path, fallback)
 
 
 class _Known(Frozen):
@@ -108,9 +118,10 @@ def find_below(root: str) -> SkillFiles:
     return SkillFiles(tuple(directories), tuple(sorted(files.items())))
 
 
-def _parse(path: str, fallback: str | None) -> Skill | None:
+def _parse(real: str, path: str, fallback: str | None) -> Skill | None:
+    """The skill in the file at the path `real`; `path` is where it is shown to be."""
     try:
-        markdown = parse_markdown(_text(path))
+        markdown = parse_markdown(_text(real))
     except (OSError, UnicodeDecodeError, InvalidFrontmatter):
         return None
     name, description, slash = (markdown.data.get(field) for field in ("name", "description", "slash"))

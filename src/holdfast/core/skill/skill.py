@@ -19,6 +19,9 @@ Skill = SkillInfo
 
 class DirectorySource(Frozen):
     path: str
+    by_project: bool = False
+    """Whether a project names it, rather than the user."""
+    trusted: bool = True
 
 
 class UrlSource(Frozen):
@@ -50,9 +53,12 @@ class SkillSources:
         return tuple(self._sources.values())
 
 
-def directory_sources(directories: Sequence[Path]) -> list[SkillSource]:
-    """The skill folders of configuration directories, which are given lowest priority first."""
-    return [DirectorySource(str(directory / folder)) for directory in directories for folder in FOLDERS]
+def directory_sources(
+    directories: Sequence[Path], *, by_project: bool = False, trusted: bool = True
+) -> list[SkillSource]:
+    """The skill folders of configuration directories, lowest priority first."""
+    paths = [str(directory / folder) for directory in directories for folder in FOLDERS]
+    return [DirectorySource(path, by_project, trusted) for path in paths]
 
 
 def configured_sources(entries: Sequence[str], location: Path, home: Path) -> list[SkillSource]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.core.skill.reader import SkillReader, find_below
@@ -15,9 +16,16 @@ if TYPE_CHECKING:
 
 
 class Skills:
-    def __init__(self, sources: Callable[[], Sequence[SkillSource]], downloads: SkillDownloads) -> None:
-        """`sources` returns the current sources, lowest priority first."""
+    def __init__(
+        self,
+        sources: Callable[[], Sequence[SkillSource]],
+        downloads: SkillDownloads,
+        refusal: Callable[[DirectorySource, str], str | None] = lambda source, path: None,
+    ) -> None:
+        """`sources` returns the current sources, lowest priority first; `refusal` the reason for not using a file of
+        one, if there is any."""
         self._sources = sources
+        self._refusal = refusal
         self._downloads = downloads
         self._readers: dict[DirectorySource | UrlSource, SkillReader] = {}
         self._parts: tuple[tuple[Skill, ...], ...] = ()
@@ -27,6 +35,10 @@ class Skills:
     def local(self) -> bool:
         """Whether no source is a URL, so that `list` never waits for the network."""
         return not any(isinstance(source, UrlSource) for source in self._sources())
+
+    def forget(self) -> None:
+        """Read every file anew at the next call: which files may be used has changed."""
+        self._readers.clear()
 
     def current(self) -> tuple[Skill, ...] | None:
         """All skills, or None if a file must be read or a download awaited first."""
@@ -72,7 +84,7 @@ class Skills:
         if known is not None:
             return known
         if isinstance(source, DirectorySource):
-            return SkillReader(lambda: find_below(source.path))
+            return SkillReader(lambda: find_below(source.path), partial(self._refusal, source))
         return SkillReader(lambda: self._downloads.find(source.url))
 
     def _merge(self, parts: Sequence[tuple[Skill, ...]]) -> tuple[Skill, ...]:
