@@ -43,6 +43,7 @@ from holdfast.server.routes import Routes
 from holdfast.server.sse import HEADERS as STREAM_HEADERS
 from holdfast.server.sse import disconnected, send_stream
 from holdfast.server.stream_ends import StreamEnds
+from holdfast.server.throttle import Throttle
 from holdfast.server.types import OWNER, ApiCall, Handler, Headers, HttpReply, Receive, Scope, Send, Streamed
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ class App:
         self.probes = Probes(runtime, started=started)
         self._request_log = RequestLog(runtime.observer.counters)
         self._pages = Lazy(self._make_pages) if page else None
-        self._callers = Callers(self._access, self._tokens, self._sign_ins if page else None)
+        self._throttle = Throttle()
+        self._callers = Callers(self._access, self._tokens, self._sign_ins if page else None, self._throttle)
         self._ends = StreamEnds(self._callers.valid, runtime.log.signals.watch)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -140,7 +142,7 @@ class App:
         """Called when the page is first asked for: a server whose page nobody opens has nothing of it."""
         from holdfast.server.web.pages import Pages
 
-        return Pages(self._runtime, self._access, self._callers, self._ends, self._limiting)
+        return Pages(self._runtime, self._access, self._callers, self._ends, self._limiting, self._throttle)
 
     def _tokens(self) -> AccessTokens:
         return self._runtime.access_tokens
