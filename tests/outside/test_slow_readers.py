@@ -20,8 +20,8 @@ from tests.plain_http import NO_TLS
 
 MACHINE = ColdMachine
 ANSWER_BYTES = 400_000
-ANSWERS = 20
-READERS = 150
+ANSWERS = 10
+READERS = 80
 
 
 @pytest.fixture
