@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -172,3 +173,26 @@ def test_a_token_sends_only_so_much_at_once(holdfast: Machine, limited: Callable
                 answer = senders[4].recv(4096)
         assert call(server, other, "POST", "/api/session", json={}).status_code == 200
         assert call(server, ci, "GET", "/api/session").status_code == 200
+
+
+def test_wrong_passwords_are_slowed_at_every_door(limited: Callable[..., Server]) -> None:
+    """API-670: at the API as on the page; a client that is in, the right password and tokens are not locked out."""
+    server = limited()
+
+    def attempt(password: str, path: str = "/api/session") -> int:
+        auth = httpx2.BasicAuth("opencode", password)
+        return httpx2.get(f"{server.url}{path}", auth=auth, verify=NO_TLS, timeout=PATIENCE).status_code
+
+    assert attempt(PASSWORD) == 200
+    with ThreadPoolExecutor(24) as pool:
+        begun = time.monotonic()
+        guesses = list(pool.map(attempt, [f"guess {number}" for number in range(48)]))
+        assert time.monotonic() - begun >= 1.0
+    assert set(guesses) == {401, 429}
+    assert guesses.count(429) >= 16
+    assert attempt("guess", "/api/pty/pty_x/connect") in (401, 429)
+    begun = time.monotonic()
+    assert attempt(PASSWORD) == 200
+    assert time.monotonic() - begun < 0.9
+    page = httpx2.post(f"{server.url}/web/sign-in", json={"password": PASSWORD}, verify=NO_TLS, timeout=PATIENCE)
+    assert page.status_code == 200

@@ -89,11 +89,11 @@ def test_only_so_many_callers_are_remembered(here: World) -> None:
 
 def test_streams_are_limited_together_and_for_each_token(here: World) -> None:
     """OPS-323: a token cannot take the streams of all others."""
-    limiting = here.limiting(followers=8)
+    limiting = here.limiting(followers=40)
     ends = [limiting.follow(CI) for _ in range(2)]
     with pytest.raises(TooManyRequests, match="limit of one token"):
         limiting.follow(CI)
-    owner = [limiting.follow(Caller("page")) for _ in range(6)]
+    owner = [limiting.follow(Caller("page")) for _ in range(38)]
     for caller in (OTHER, Caller("password")):
         with pytest.raises(TooManyRequests, match=r"holdfast\.limits\.followers"):
             limiting.follow(caller)

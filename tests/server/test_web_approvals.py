@@ -16,7 +16,7 @@ from holdfast.core.page_access.approval_links import LIFETIME_SECONDS, MOST
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.session.records import NewSession
 from holdfast.server.auth import Credentials
-from holdfast.server.web.throttle import FAILURES
+from holdfast.server.throttle import FAILURES
 
 pytestmark = pytest.mark.anyio
 
@@ -207,7 +207,7 @@ async def test_only_who_may_use_the_api_makes_links(http: httpx2.AsyncClient) ->
 
 async def test_wrong_tokens_are_slowed_down(http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """WEB-032: the right one gets through."""
-    monkeypatch.setattr("holdfast.server.web.throttle.DELAY_SECONDS", 0.2)
+    monkeypatch.setattr("holdfast.server.throttle.DELAY_SECONDS", 0.2)
     session = await create(http)
     token = await link(http, session, await ask(http, session))
     for number in range(FAILURES):

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from holdfast.client.local_socket import peer_uid
 from holdfast.embedded.unauthenticated import UnauthenticatedConnections
-from holdfast.server.extensions import AUTHENTICATED, LOCAL
+from holdfast.server.extensions import ABORT, AUTHENTICATED, LOCAL
 
 if TYPE_CHECKING:
     import asyncio
@@ -102,10 +102,11 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope["extensions"] = {ABORT: {"abort": self.transport.abort}}
         if not self._known:
-            self.scope["extensions"] = {AUTHENTICATED: {"report": self._authenticated}}
+            self.scope["extensions"][AUTHENTICATED] = {"report": self._authenticated}
         elif self._local:
-            self.scope["extensions"] = {LOCAL: {}}
+            self.scope["extensions"][LOCAL] = {}
         self._stored, self._count, self._whole, self._progress = 0, 0, False, True
         self._arm(HEAD_SECONDS)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from holdfast.core.lazy import Lazy
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.protocol.api import API
 from holdfast.protocol.endpoint import EndpointScope, Envelope
-from holdfast.schema.exceptions import ApiError, InvalidRequest
+from holdfast.schema.exceptions import ApiError, InvalidRequest, TooManyRequests
 from holdfast.schema.form import GLOBAL
 from holdfast.schema.ids import is_session_id
 from holdfast.schema.live_event import GlobalDisposed
@@ -30,12 +31,13 @@ from holdfast.server.callers import Callers
 from holdfast.server.closed_folders import check_open
 from holdfast.server.decoding import BODY_LIMIT, BODY_SECONDS, decode_params, decode_payload, decode_query
 from holdfast.server.errors import to_public
-from holdfast.server.extensions import report_authenticated
+from holdfast.server.extensions import aborting, report_authenticated
 from holdfast.server.handlers.events import NODE, RELAY, SIGNATURE
 from holdfast.server.head import read_head
 from holdfast.server.limits import Limiting
 from holdfast.server.locations import named_place, served_location
 from holdfast.server.metrics import metrics_reply
+from holdfast.server.outgoing import Outgoing, Stalled, unstalled
 from holdfast.server.probes import Probes
 from holdfast.server.reply import cors, enclose, error_reply, preflight, send_content
 from holdfast.server.request_log import METRICS, PAGE, PREFLIGHT, REFUSED, RequestLog
@@ -43,6 +45,7 @@ from holdfast.server.routes import Routes
 from holdfast.server.sse import HEADERS as STREAM_HEADERS
 from holdfast.server.sse import disconnected, send_stream
 from holdfast.server.stream_ends import StreamEnds
+from holdfast.server.throttle import Throttle
 from holdfast.server.types import OWNER, ApiCall, Handler, Headers, HttpReply, Receive, Scope, Send, Streamed
 
 if TYPE_CHECKING:
@@ -109,7 +112,9 @@ class App:
         self.probes = Probes(runtime, started=started)
         self._request_log = RequestLog(runtime.observer.counters)
         self._pages = Lazy(self._make_pages) if page else None
-        self._callers = Callers(self._access, self._tokens, self._sign_ins if page else None)
+        self._throttle = Throttle()
+        self._outgoing = Outgoing()
+        self._callers = Callers(self._access, self._tokens, self._sign_ins if page else None, self._throttle)
         self._ends = StreamEnds(self._callers.valid, runtime.log.signals.watch)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -140,7 +145,7 @@ class App:
         """Called when the page is first asked for: a server whose page nobody opens has nothing of it."""
         from holdfast.server.web.pages import Pages
 
-        return Pages(self._runtime, self._access, self._callers, self._ends, self._limiting)
+        return Pages(self._runtime, self._access, self._callers, self._ends, self._limiting, self._throttle)
 
     def _tokens(self) -> AccessTokens:
         return self._runtime.access_tokens
@@ -191,22 +196,39 @@ class App:
             answer = await self._answer(scope, head, receive, request)
         except Exception as error:  # noqa: BLE001 - every failure becomes a public error here
             answer = error_reply(to_public(error), challenge=not is_page_call(head.headers))
-        if isinstance(answer, HttpReply):
-            request.answered(request.route, answer.status)
-            await send_content(send, answer, cross_origin)
-            return
-        with request.streaming():
-            await self._stream(answer, scope, receive, send, cross_origin)
+        send = unstalled(send, aborting(scope))
+        with suppress(Stalled):
+            if isinstance(answer, HttpReply):
+                await self._reply(answer, request, send, cross_origin)
+                return
+            with request.streaming():
+                await self._stream(answer, scope, receive, send, cross_origin, request.caller)
+
+    async def _reply(self, answer: HttpReply, request: LoggedRequest, send: Send, cross_origin: Headers) -> None:
+        try:
+            with self._outgoing.sending(request.caller, len(answer.body)):
+                request.answered(request.route, answer.status)
+                await send_content(send, answer, cross_origin)
+        except TooManyRequests as failure:
+            refused = error_reply(failure.public())
+            request.answered(request.route, refused.status)
+            await send_content(send, refused, cross_origin)
+        finally:
+            if answer.sent is not None:
+                await answer.sent()
 
     async def _stream(
-        self, answer: Streamed, scope: Scope, receive: Receive, send: Send, cross_origin: Headers
+        self, answer: Streamed, scope: Scope, receive: Receive, send: Send, cross_origin: Headers, caller: str
     ) -> None:
         try:
             if scope["method"] == "HEAD":
                 await answer.frames.aclose()
                 await send_content(send, HttpReply(200, b"", headers=STREAM_HEADERS), cross_origin)
             else:
-                await send_stream(answer.frames, receive, send, self._stopping, cross_origin, ended=answer.ended)
+                sending = partial(self._outgoing.sending, caller)
+                await send_stream(
+                    answer.frames, receive, send, self._stopping, cross_origin, sending, ended=answer.ended
+                )
         finally:
             if answer.ended is not None:
                 answer.ended.close()
@@ -229,6 +251,7 @@ class App:
         if not by_node and not self._is_node(method, scope["path"], headers):
             caller = await self._callers.identify(scope, head)
         report_authenticated(scope)
+        request.caller = caller.name
         if self._limiting is not None:
             self._limiting.check_rate(caller)
         if scope["path"] == METRICS and method in ("GET", "HEAD"):
@@ -269,6 +292,7 @@ class App:
             abandoned=partial(self._abandoned, receive),
             disconnected=partial(disconnected, receive),
             caller=caller,
+            holding=partial(self._outgoing.page, caller.name),
             end=self._ends.end,
         )
         with authored(caller.name):
@@ -276,12 +300,21 @@ class App:
                 await self._record(caller, endpoint, _subjects(call), session)
             if endpoint.envelope is Envelope.STREAM:
                 return await self._streamed(handler(), call)
+            if method == "GET":
+                return await self._read(handler(), call)
             if self._limiting is None or endpoint.adds is None or await self._exists(call):
                 result = await handler()(call)
             else:
                 async with self._limiting.adding(endpoint.adds):
                     result = await handler()(call)
         return enclose(endpoint.envelope, result, await self._place(call))
+
+    async def _read(self, handler: Handler, call: ApiCall) -> HttpReply:
+        """What is read takes memory until it was sent: there is room for so many of one caller."""
+        async with AsyncExitStack() as room:
+            await room.enter_async_context(call.holding())
+            reply = enclose(call.endpoint.envelope, await handler(call), await self._place(call))
+            return reply.replace(sent=room.pop_all().aclose)
 
     async def _payload(self, endpoint: Endpoint, headers: Mapping[str, str], receive: Receive, caller: Caller) -> Any:
         reading = partial(

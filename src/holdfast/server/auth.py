@@ -15,7 +15,7 @@ import hmac
 import re
 from typing import TYPE_CHECKING
 
-from holdfast.schema.exceptions import ApiError, Forbidden, Unauthorized
+from holdfast.schema.exceptions import ApiError, Forbidden
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -52,6 +52,11 @@ class Credentials(Frozen):
         given = _decode(token)
         expected = f"{self.user}:{self.password}".encode()
         return hmac.compare_digest(given, expected)
+
+
+def presented_credential(query: Mapping[str, str], headers: Mapping[str, str]) -> str | None:
+    """The credential as the caller wrote it, from the same places as in `Credentials`."""
+    return query.get("auth_token", headers.get("authorization"))
 
 
 def given_secret(query: Mapping[str, str], headers: Mapping[str, str]) -> str | None:
@@ -97,10 +102,6 @@ class Access(Frozen):
             f"`--allow-host {_without_port(shown)}`, or declare it with asgi(hosts=...)."
         )
 
-    def check_credentials(self, query: Mapping[str, str], headers: Mapping[str, str]) -> None:
-        if not self.authorizes(query, headers):
-            raise Unauthorized(WRONG_CREDENTIALS)
-
     def check_page(self, headers: Mapping[str, str]) -> None:
         if not self.trusts_page(headers):
             raise _foreign_page(headers)
@@ -112,9 +113,6 @@ class Access(Frozen):
             origin is None or origin in self.origins or _same_host(origin, headers.get("host"))
         ):
             raise _foreign_page(headers)
-
-    def authorizes(self, query: Mapping[str, str], headers: Mapping[str, str]) -> bool:
-        return self.credentials is None or self.credentials.admits(query, headers)
 
     def trusts_page(self, headers: Mapping[str, str]) -> bool:
         """Whether the request comes from no page at all, or from one that may write."""

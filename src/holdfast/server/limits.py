@@ -32,7 +32,7 @@ OWNERS = frozenset(("password", "page", "anyone"))
 """Callers whose requests are not counted: they can change the limits as well."""
 CREDENTIALS = 10_000
 """Callers whose requests are remembered."""
-SHARE = 4
+SHARE = 20
 """One token has at most this part of the streams."""
 BODIES = 4
 """Bodies of the largest size that one token may be sending at once."""

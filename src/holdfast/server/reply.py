@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.server.types import Headers, Send
 
 JSON = "application/json"
+PART_BYTES = 256 * 1024
 # Project files are served inert: they cannot run scripts under this server's origin.
 INERT: Headers = [(b"x-content-type-options", b"nosniff"), (b"content-security-policy", b"sandbox")]
 
@@ -59,7 +60,10 @@ async def send_content(send: Send, content: HttpReply, headers: Headers) -> None
     length: Headers = [] if content.status in (204, 304) else [(b"content-length", str(len(content.body)).encode())]
     start = [*described, *length, *content.headers, *headers]
     await send({"type": "http.response.start", "status": content.status, "headers": start})
-    await send({"type": "http.response.body", "body": content.body})
+    for begin in range(0, len(content.body) - PART_BYTES, PART_BYTES):  # so that progress is seen
+        await send({"type": "http.response.body", "body": content.body[begin : begin + PART_BYTES], "more_body": True})
+    rest = (max(len(content.body) - 1, 0) // PART_BYTES) * PART_BYTES
+    await send({"type": "http.response.body", "body": content.body[rest:]})
 
 
 def cors(origin: str | None) -> Headers:

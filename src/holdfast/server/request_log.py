@@ -42,6 +42,8 @@ class LoggedRequest:
         self._method = method
         self._begun = time.perf_counter()
         self.route = UNKNOWN
+        self.caller = UNKNOWN
+        """The name of the caller, once it is known. It is not logged."""
 
     def answered(self, route: str, status: int) -> None:
         seconds = time.perf_counter() - self._begun

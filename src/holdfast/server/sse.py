@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from holdfast.schema.exceptions import TooManyRequests
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     from holdfast.server.types import Receive, Send
 
@@ -21,6 +24,7 @@ HEADERS = [
     (b"x-content-type-options", b"nosniff"),
 ]
 LAST_WORDS_SECONDS = 0.2
+CHUNK_BYTES = 64 * 1024
 
 log = logging.getLogger(__name__)
 
@@ -31,12 +35,14 @@ async def send_stream(
     send: Send,
     stopping: asyncio.Event,
     headers: list[tuple[bytes, bytes]],
+    sending: Callable[[int], AbstractContextManager[None]] = lambda size: nullcontext(),
     *,
     ended: asyncio.Event | None = None,
 ) -> None:
     """Ends with the source, on disconnect, when the server stops, or when the caller's sign-in has `ended`; an error of
     the source ends the connection. After a stop or such an end the source has LAST_WORDS_SECONDS for its final
-    events."""
+    events. `sending` is entered with the size of what is sent; it raises TooManyRequests to end the stream of a caller
+    that reads too slowly."""
     await send({"type": "http.response.start", "status": 200, "headers": [*HEADERS, *headers]})
     await send({"type": "http.response.body", "body": b"", "more_body": True})
     gone = asyncio.ensure_future(disconnected(receive))
@@ -56,11 +62,12 @@ async def send_stream(
                     upcoming = asyncio.ensure_future(anext(frames))
                 else:
                     body = HEARTBEAT
-                await send({"type": "http.response.body", "body": body, "more_body": True})
+                with sending(len(body)):
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
         except StopAsyncIteration:
             pass
-        except OSError:
-            return  # the client disconnected
+        except (OSError, TooManyRequests):
+            return  # the client disconnected, or is disconnected now
         finally:
             leftover: set[asyncio.Future[Any]] = {upcoming, gone, over}
             for task in leftover:
@@ -69,6 +76,21 @@ async def send_stream(
             if not upcoming.cancelled():
                 upcoming.exception()
     await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def joined(frames: Iterable[bytes]) -> Iterator[bytes]:
+    """Frames in chunks of about `CHUNK_BYTES`: many small ones are sent at once, and no large one is copied with its
+    neighbours."""
+    chunk: list[bytes] = []
+    size = 0
+    for frame in frames:
+        chunk.append(frame)
+        size += len(frame)
+        if size >= CHUNK_BYTES:
+            yield b"".join(chunk)
+            chunk, size = [], 0
+    if chunk:
+        yield b"".join(chunk)
 
 
 async def disconnected(receive: Receive) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.schema.exceptions import ServiceUnavailable
@@ -56,6 +57,8 @@ class ApiCall(Frozen):
     disconnected: Callable[[], Coroutine[Any, Any, None]] = _never
     """Returns when the caller has disconnected."""
     caller: Caller = OWNER
+    holding: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    """Around each stored page that is sent to a follower."""
     end: Callable[[str], None] = lambda id: None
     """Ends the streams of a token that was revoked."""
 
@@ -109,6 +112,8 @@ class HttpReply(Frozen):
     body: bytes
     media_type: str = "application/json"
     headers: Sequence[tuple[bytes, bytes]] = ()
+    sent: Callable[[], Awaitable[None]] | None = None
+    """Called when it was sent or dropped."""
 
 
 Headers = list[tuple[bytes, bytes]]

@@ -14,8 +14,9 @@ from tests.stores.stores import OpenedDatabase
 
 from holdfast.core.clock import Ids
 from holdfast.core.database.unit import Committed, NewEvent, Unit, Value
-from holdfast.core.event.log import PAGE, EventLog
+from holdfast.core.event.log import EventLog
 from holdfast.core.event.signal import UNKNOWN
+from holdfast.core.event.stored_event import PAGE
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.core.session.projector import SESSION_PROJECTORS
@@ -308,7 +309,7 @@ class Watched:
 
     async def fetch(self, name: str, params: Mapping[str, Value], into: Any = None) -> list[Any]:
         rows: list[Any] = await self._database.fetch(name, params, into)
-        if name == "event.page":
+        if name == "event.bounded_page":
             self.pages.append((int(str(params["after"])), len(rows)))
             if self.after_page is not None:
                 await self.after_page()

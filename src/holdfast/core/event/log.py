@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import time
+from contextlib import nullcontext
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from holdfast.core.event.rebuild import Mismatch as Mismatch
 from holdfast.core.event.rebuild import Rebuild
 from holdfast.core.event.relay import Relay
 from holdfast.core.event.signal import Signals
-from holdfast.core.event.stored_event import EventRow, Head
+from holdfast.core.event.stored_event import PAGE, EventRow, Head, read_page
 from holdfast.schema.codec import decoder, encode
 from holdfast.schema.event import DurablePosition, EventEnvelope
 from holdfast.schema.frozen import Frozen
@@ -38,6 +39,7 @@ from holdfast.schema.location import Location
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from holdfast.core.clock import Ids
     from holdfast.core.database.database import Database
@@ -49,7 +51,8 @@ if TYPE_CHECKING:
     from holdfast.schema.manifest import Manifest
     from holdfast.schema.record import Record
 
-PAGE = 200
+    Holding = Callable[[], AbstractAsyncContextManager[None]]
+
 NOTHING_BETWEEN: Mapping[int, Sequence[Record]] = MappingProxyType({})
 LIVE_MARK = b'{"live":true,'
 """How a live event begins in a Session's own stream, where nearly all others are durable."""
@@ -185,11 +188,10 @@ class EventLog:
         return rows[0].seq if rows else -1
 
     async def page(self, aggregate_id: str, *, after: int = -1, limit: int = PAGE) -> Page:
-        """Public events after a sequence. Events of unknown types are skipped."""
-        key: dict[str, Value] = {"aggregate_id": aggregate_id, "after": after, "limit": limit}
-        rows = await self._database.fetch("event.page", key, into=EventRow)
+        """Public events after a sequence, bounded in number and size. Events of unknown types are skipped."""
+        rows, exhausted = await read_page(self._database, aggregate_id, after=after, limit=limit)
         events = [row.envelope(aggregate_id) for row in rows if row.type in self._manifest.public_types]
-        return Page(events, rows[-1].seq if rows else after, len(rows) < limit)
+        return Page(events, rows[-1].seq if rows else after, exhausted)
 
     async def history(self, aggregate_id: str, *, after: int = -1, limit: int = 50) -> tuple[list[EventEnvelope], bool]:
         """A page of public events, filtered before paging, and whether there are more."""
@@ -200,23 +202,29 @@ class EventLog:
         )
         return [row.envelope(aggregate_id) for row in rows[:limit]], len(rows) > limit
 
-    async def tail(self, aggregate_id: str, *, after: int = -1) -> AsyncIterator[list[EventEnvelope]]:
+    async def tail(
+        self, aggregate_id: str, *, after: int = -1, holding: Holding = nullcontext
+    ) -> AsyncIterator[list[EventEnvelope]]:
         """Replay public events after a sequence, then follow new ones, until the iterator is closed or the log is.
+        `holding` is entered for each page, from before it is read until the next one is asked for.
 
         The signal is registered before the first read: a commit during the read is seen by the read or by the flag."""
         with self.signals.follow(aggregate_id) as dirty:
             while True:
                 dirty.clear()
-                page = await self.page(aggregate_id, after=after)
-                after = page.reached
-                if page.events:
-                    yield page.events
+                async with holding():
+                    page = await self.page(aggregate_id, after=after)
+                    after = page.reached
+                    if page.events:
+                        yield page.events
                 if page.exhausted:
                     if self.signals.closed:
                         return
                     await dirty.wait()
 
-    async def tail_live(self, aggregate_id: str, *, after: int = -1) -> AsyncIterator[list[bytes]]:
+    async def tail_live(
+        self, aggregate_id: str, *, after: int = -1, holding: Holding = nullcontext
+    ) -> AsyncIterator[list[bytes]]:
         """As `tail`, with the live events of the Session while it is followed, and those of requests that descendants
         make to a person: encoded events, live ones marked. Raises SubscriberOverflow when the reader falls behind.
 
@@ -224,18 +232,23 @@ class EventLog:
 
         Replays before it subscribes, so that a long history does not fill the buffer, and once more afterwards. A delta
         whose block ended in that second part is left out: it would come after its end."""
-        while not (page := await self.page(aggregate_id, after=after)).exhausted:
-            after = page.reached
-            yield [encode(event) for event in page.events]
+        exhausted = False
+        while not exhausted:
+            async with holding():
+                page = await self.page(aggregate_id, after=after)
+                if not (exhausted := page.exhausted):  # the last page is read again below
+                    after = page.reached
+                    yield [encode(event) for event in page.events]
         async with self.relay.observe(aggregate_id=aggregate_id) as subscription:
             ended = set()
             exhausted = False
             while not exhausted:
-                page = await self.page(aggregate_id, after=after)
-                after, exhausted = page.reached, page.exhausted
-                ended |= {block_of_end(event.type, event.data) for event in page.events}
-                if page.events:
-                    yield [encode(event) for event in page.events]
+                async with holding():
+                    page = await self.page(aggregate_id, after=after)
+                    after, exhausted = page.reached, page.exhausted
+                    ended |= {block_of_end(event.type, event.data) for event in page.events}
+                    if page.events:
+                        yield [encode(event) for event in page.events]
             yield []
             while batch := await subscription.next():
                 chosen: list[bytes] = []

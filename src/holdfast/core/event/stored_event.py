@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -10,6 +10,15 @@ from holdfast.core.event.author import without_name
 from holdfast.schema.codec import decoder
 from holdfast.schema.event import DurablePosition, EventEnvelope, SerializedEvent
 from holdfast.schema.frozen import Frozen
+
+if TYPE_CHECKING:
+    from holdfast.core.database.database import Database
+    from holdfast.core.database.unit import Value
+
+PAGE = 200
+"""Most events of a page for a follower."""
+PAGE_BYTES = 256 * 1024
+"""A page ends with the event that reaches this size. A slow reader holds one page in memory."""
 
 
 class EventRow(Frozen):
@@ -45,6 +54,21 @@ class EventRow(Frozen):
 
     def _metadata(self) -> dict[str, Any] | None:
         return None if self.metadata is None else decoder(dict[str, Any]).decode(self.metadata)
+
+
+class EventPage(NamedTuple):
+    """Stored events in order, private ones included."""
+
+    rows: list[EventRow]
+    exhausted: bool
+    """Whether there were no more."""
+
+
+async def read_page(database: Database, aggregate_id: str, *, after: int, limit: int = PAGE) -> EventPage:
+    """Read the events after a sequence: at most `limit`, and no more once they have `PAGE_BYTES` together."""
+    key: dict[str, Value] = {"aggregate_id": aggregate_id, "after": after, "limit": limit, "bytes": PAGE_BYTES}
+    rows = await database.fetch("event.bounded_page", key, into=EventRow)
+    return EventPage(rows, len(rows) < limit and sum(len(row.data) for row in rows) < PAGE_BYTES)
 
 
 class Head(Frozen):

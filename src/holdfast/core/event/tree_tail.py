@@ -11,6 +11,7 @@ Invariants
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +19,7 @@ import msgspec
 from holdfast.core.event.block import block_of_delta, block_of_end
 from holdfast.core.event.log import LIVE_MARK
 from holdfast.core.event.position import cursor_at, is_position, position_of
-from holdfast.core.event.stored_event import EventRow, Position
+from holdfast.core.event.stored_event import Position, read_page
 from holdfast.schema.codec import decoder, encode
 from holdfast.schema.event import EventEnvelope
 from holdfast.schema.frozen import Frozen
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
     from holdfast.core.database.unit import Value
     from holdfast.core.event.block import Block
     from holdfast.core.event.bus import Announcement
+    from holdfast.core.event.log import Holding
     from holdfast.core.event.relay import Relay
 
 CAPACITY = 2_048
 """Events that wait for a slow reader: those of several Sessions at work."""
-PAGE = 200
 CREATED = "session.created"
 STORED_TYPES = frozenset(
     key for key, definition in MANIFEST.stored.items() if definition.announced and definition.written
@@ -93,14 +94,17 @@ class TreeTail:
         self._ids = ids
         self._members = members
 
-    async def follow(self, session_id: str, *, after: str | None, replay: bool) -> AsyncIterator[list[bytes]]:
+    async def follow(
+        self, session_id: str, *, after: str | None, replay: bool, holding: Holding = nullcontext
+    ) -> AsyncIterator[list[bytes]]:
         """Encoded events, live ones marked: all durable ones, or those after a cursor, or none without `replay`; then
-        `session.tree.connected`; then new ones. Raises SubscriberOverflow when the reader falls behind."""
+        `session.tree.connected`; then new ones. `holding` as for `EventLog.tail`. Raises SubscriberOverflow when the
+        reader falls behind."""
         reached: dict[str, int] = {}
         if after is None and replay:
             # Before the subscription, so that a long history does not fill its buffer.
             for id in await self._members(session_id):
-                async for rows in self._pages(id, reached):
+                async for rows in self._pages(id, reached, holding):
                     yield [encode(row) for row in rows]
         members = Members()
         async with self._relay.observe(TYPES, capacity=CAPACITY, accepts=members.accepts) as subscription:
@@ -111,7 +115,7 @@ class TreeTail:
             ended: set[Block | None] = set()
             if from_cursor is not None:
                 ids = await self._moved(from_cursor, ids, reached)
-            async for rows in self._all(ids, reached):
+            async for rows in self._all(ids, reached, holding):
                 ended |= {block_of_end(row.type, row.data) for row in rows}
                 yield [encode(row) for row in rows]
             yield [_with_cursor(self._connected(session_id), self._cursor(cursor))]
@@ -122,22 +126,23 @@ class TreeTail:
                     chosen[-1] = _with_cursor(chosen[-1], self._cursor(cursor))
                     yield chosen
 
-    async def _all(self, ids: Sequence[str], reached: dict[str, int]) -> AsyncIterator[list[EventEnvelope]]:
+    async def _all(
+        self, ids: Sequence[str], reached: dict[str, int], holding: Holding
+    ) -> AsyncIterator[list[EventEnvelope]]:
         for id in ids:
-            async for rows in self._pages(id, reached):
+            async for rows in self._pages(id, reached, holding):
                 yield rows
 
-    async def _pages(self, id: str, reached: dict[str, int]) -> AsyncIterator[list[EventEnvelope]]:
+    async def _pages(self, id: str, reached: dict[str, int], holding: Holding) -> AsyncIterator[list[EventEnvelope]]:
         """The events of one Session after the one that was reached."""
-        rows: list[EventRow] = []
-        while not rows or len(rows) == PAGE:
-            key: dict[str, Value] = {"aggregate_id": id, "after": reached.get(id, -1), "limit": PAGE}
-            rows = await self._database.fetch("event.page", key, into=EventRow)
-            if not rows:
-                return
-            reached[id] = rows[-1].seq
-            if told := [row.envelope(id) for row in rows if row.type in STORED_TYPES]:
-                yield told
+        exhausted = False
+        while not exhausted:
+            async with holding():
+                rows, exhausted = await read_page(self._database, id, after=reached.get(id, -1))
+                if rows:
+                    reached[id] = rows[-1].seq
+                if told := [row.envelope(id) for row in rows if row.type in STORED_TYPES]:
+                    yield told
 
     async def _moved(self, position: str, ids: Sequence[str], reached: dict[str, int]) -> list[str]:
         """Those of these Sessions that have events after a position. Notes which events they had up to it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from holdfast.core.database.errors import StorageError
@@ -28,6 +28,7 @@ from holdfast.schema.session_event import CompactionUndone
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Sequence
 
+    from holdfast.core.event.log import Holding
     from holdfast.core.project.project import Project
     from holdfast.core.runner.runner import Runner
     from holdfast.core.runner.services import SessionServices
@@ -320,17 +321,21 @@ class Sessions:
         await self._store.get(session_id)
         return await self._log.history(session_id, after=after, limit=limit)
 
-    async def events(self, session_id: str, *, after: int = -1) -> AsyncIterator[list[EventEnvelope]]:
-        """Durable public events after a sequence, then new ones as they are committed."""
+    async def events(
+        self, session_id: str, *, after: int = -1, holding: Holding = nullcontext
+    ) -> AsyncIterator[list[EventEnvelope]]:
+        """Durable public events after a sequence, then new ones as they are committed; `holding` as for the log."""
         await self._store.get(session_id)
-        async with aclosing(self._log.tail(session_id, after=after)) as tail:  # type: ignore[type-var]
+        async with aclosing(self._log.tail(session_id, after=after, holding=holding)) as tail:  # type: ignore[type-var]
             async for events in tail:
                 yield events
 
-    async def live_events(self, session_id: str, *, after: int = -1) -> AsyncIterator[list[bytes]]:
+    async def live_events(
+        self, session_id: str, *, after: int = -1, holding: Holding = nullcontext
+    ) -> AsyncIterator[list[bytes]]:
         """As `events`, with live events of the Session among them; encoded, live ones marked."""
         await self._store.get(session_id)
-        async with aclosing(self._log.tail_live(session_id, after=after)) as tail:  # type: ignore[type-var]
+        async with aclosing(self._log.tail_live(session_id, after=after, holding=holding)) as tail:  # type: ignore[type-var]
             async for events in tail:
                 yield events
 

@@ -12,6 +12,7 @@ from holdfast.schema.codec import encode
 from holdfast.schema.event import EventEnvelope
 from holdfast.schema.live_event import ServerConnected
 from holdfast.schema.manifest import MANIFEST
+from holdfast.server.sse import joined
 
 if TYPE_CHECKING:
     from holdfast.core.event.bus import Announcement
@@ -44,7 +45,8 @@ async def _frames(runtime: Runtime) -> Frames:
         yield b"%s: heartbeat\n\n" % _connected(runtime)
         while batch := await subscription.next():
             last = next((place for place, item in enumerate(batch) if item.type == FAREWELL), None)
-            yield b"".join([b"data: %s\n\n" % item.wire for item in batch[: None if last is None else last + 1]])
+            for chunk in joined(b"data: %s\n\n" % item.wire for item in batch[: None if last is None else last + 1]):
+                yield chunk
             if last is not None:
                 return
 
@@ -56,8 +58,8 @@ async def _relayed(runtime: Runtime) -> Frames:
         yield _connected(runtime)
         while batch := await subscription.next():
             own = [item.wire for item in batch if _is_shared(item) and not item.relayed]
-            if own:
-                yield b"".join([b"data: %s\n\n" % wire for wire in own])
+            for chunk in joined(b"data: %s\n\n" % wire for wire in own):
+                yield chunk
 
 
 def _is_shared(item: Announcement) -> bool:

@@ -27,7 +27,7 @@ from holdfast.server.cursor import ListCursor, MessageCursor, read_cursor, write
 from holdfast.server.locations import served_location
 from holdfast.server.project_reach import ASK_INSTEAD, UNDO_INSTEAD, check_worktree
 from holdfast.server.prompt_payload import in_shape, prompt_of
-from holdfast.server.sse import HEARTBEAT
+from holdfast.server.sse import HEARTBEAT, joined
 from holdfast.server.types import ApiCall, Frames, HistoryOf, PageOf
 
 if TYPE_CHECKING:
@@ -250,15 +250,21 @@ async def message(call: ApiCall) -> msgspec.Raw:
 
 
 async def _frames(call: ApiCall, after: int) -> Frames:
-    async with aclosing(call.runtime.sessions.events(call.params.session_id, after=after)) as batches:  # type: ignore[type-var]
+    stored = call.runtime.sessions.events(call.params.session_id, after=after, holding=call.holding)
+    async with aclosing(stored) as batches:  # type: ignore[type-var]
         async for batch in batches:
-            yield b"".join([b"data: %s\n\n" % encode(event) for event in batch])
+            for chunk in joined(b"data: %s\n\n" % encode(event) for event in batch):
+                yield chunk
 
 
 async def _live_frames(call: ApiCall, after: int) -> Frames:
-    async with aclosing(call.runtime.sessions.live_events(call.params.session_id, after=after)) as batches:  # type: ignore[type-var]
+    followed = call.runtime.sessions.live_events(call.params.session_id, after=after, holding=call.holding)
+    async with aclosing(followed) as batches:  # type: ignore[type-var]
         async for batch in batches:
-            yield b"".join([b"data: %s\n\n" % event for event in batch]) or HEARTBEAT  # live events begin here
+            if not batch:
+                yield HEARTBEAT  # live events begin here
+            for chunk in joined(b"data: %s\n\n" % event for event in batch):
+                yield chunk
 
 
 def _raw(message: StoredMessage) -> msgspec.Raw:

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from holdfast.core.session.errors import InvalidCursor
-from holdfast.server.sse import HEARTBEAT
+from holdfast.server.sse import HEARTBEAT, joined
 
 if TYPE_CHECKING:
     from holdfast.protocol import trees as protocol
@@ -35,10 +35,12 @@ async def tree_events(call: ApiCall) -> Frames:
 
 
 async def _frames(call: ApiCall, after: str | None, *, replay: bool) -> Frames:
-    tail = call.runtime.tree_tail.follow(call.params.session_id, after=after, replay=replay)
+    follow = call.runtime.tree_tail.follow
+    tail = follow(call.params.session_id, after=after, replay=replay, holding=call.holding)
     async with aclosing(tail) as batches:  # type: ignore[type-var]
         async for batch in batches:
-            yield b"".join(map(_frame, batch))
+            for chunk in joined(map(_frame, batch)):
+                yield chunk
             if len(batch) == 1 and CONNECTED in batch[0]:
                 yield HEARTBEAT  # live events begin here
 

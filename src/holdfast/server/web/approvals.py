@@ -19,7 +19,7 @@ from holdfast.schema.overview import OpenRequest
 from holdfast.schema.record import Record
 from holdfast.schema.rendered import CallBody
 from holdfast.server.caller import Caller
-from holdfast.server.web.throttle import Throttle
+from holdfast.server.throttle import Throttle
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

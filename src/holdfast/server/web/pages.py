@@ -8,9 +8,10 @@ import msgspec
 
 from holdfast.core.lazy import Lazy
 from holdfast.schema.codec import decoder, encode
-from holdfast.schema.exceptions import Forbidden, InvalidRequest, MethodNotAllowed, NotFound
+from holdfast.schema.exceptions import Forbidden, InvalidRequest, MethodNotAllowed, NotFound, Unauthorized
 from holdfast.schema.ids import is_session_id
 from holdfast.schema.record import Record
+from holdfast.server.auth import WRONG_CREDENTIALS
 from holdfast.server.decoding import json_body
 from holdfast.server.extensions import is_local, report_authenticated
 from holdfast.server.types import HttpReply, Streamed
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.server.head import Head
     from holdfast.server.limits import Limiting
     from holdfast.server.stream_ends import StreamEnds
+    from holdfast.server.throttle import Throttle
     from holdfast.server.types import Receive, Scope
 
 ASSETS = "/web/assets/"
@@ -58,7 +60,13 @@ class Code(Record):
 
 class Pages:
     def __init__(
-        self, runtime: Runtime, access: Access, callers: Callers, ends: StreamEnds, limiting: Limiting | None
+        self,
+        runtime: Runtime,
+        access: Access,
+        callers: Callers,
+        ends: StreamEnds,
+        limiting: Limiting | None,
+        throttle: Throttle,
     ) -> None:
         self._runtime = runtime
         self._access = access
@@ -67,7 +75,7 @@ class Pages:
         self._limiting = limiting
         self._assets = Lazy(Assets.packaged)
         self._approvals = Approvals(runtime)
-        self.sign_ins = SignIns(runtime.page_access, access, lambda: runtime.access_tokens)
+        self.sign_ins = SignIns(runtime.page_access, access, lambda: runtime.access_tokens, throttle)
 
     async def answer(self, scope: Scope, head: Head, receive: Receive) -> HttpReply | Streamed:
         """Raises ApiError."""
@@ -116,8 +124,9 @@ class Pages:
 
     async def _code(self, scope: Scope, head: Head) -> HttpReply:
         """For the owner of the server: somebody who knows its password, or a process of the same user."""
-        if not is_local(scope):
-            self._access.check_credentials(head.query, head.headers)
+        if not is_local(scope) and self._access.credentials is not None:
+            if not await self._callers.has_password(scope, head):
+                raise Unauthorized(WRONG_CREDENTIALS)
             report_authenticated(scope)
         if self._access.credentials is None:
             return _json(Code(path="/", expires=self._runtime.page_access.clock.now()))

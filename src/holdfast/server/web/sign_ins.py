@@ -26,7 +26,6 @@ from holdfast.schema.record import Record
 from holdfast.server.auth import KEY, WRONG_CREDENTIALS
 from holdfast.server.types import HttpReply
 from holdfast.server.web.assets import NOT_KEPT
-from holdfast.server.web.throttle import Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from holdfast.server.auth import Access, Credentials
     from holdfast.server.head import Head
     from holdfast.server.stream_ends import StreamEnds
+    from holdfast.server.throttle import Throttle
     from holdfast.server.types import Scope
 
 COOKIE = "holdfast_"
@@ -78,11 +78,13 @@ class SignInInfo(Record):
 
 
 class SignIns:
-    def __init__(self, page_access: PageAccess, access: Access, tokens: Callable[[], AccessTokens]) -> None:
+    def __init__(
+        self, page_access: PageAccess, access: Access, tokens: Callable[[], AccessTokens], throttle: Throttle
+    ) -> None:
         self._stored = page_access
         self._access = access
         self._tokens = tokens
-        self._throttle = Throttle()
+        self._throttle = throttle
         self._credential: str | None = None
 
     async def verified(self, head: Head) -> VerifiedSignIn:

@@ -246,6 +246,7 @@ NASTY_READS: list[tuple[str, dict[str, Any]]] = [
     ("message.get", {"session_id": "ses_n", "message_id": "msg_n"}),
     ("message.active", {"session_id": "ses_n"}),
     ("event.page", {"aggregate_id": "ses_n", "after": -1, "limit": 100}),
+    ("event.bounded_page", {"aggregate_id": "ses_n", "after": -1, "limit": 100, "bytes": 300}),
     ("event.page_of_types", {"aggregate_id": "ses_n", "after": -1, "limit": 100, "types": json.dumps(["t.1", RAW])}),
     ("session.get", {"id": "ses_n"}),
     ("projection.parts", {"id": "ses_n"}),
