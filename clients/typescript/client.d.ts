@@ -1499,6 +1499,7 @@ export interface OverviewSession {
   readonly session: Session
   readonly rootID: string
   readonly state: "blocked" | "idle" | "pending" | "running" | "unfinished" | "waiting"
+  readonly status: "blocked" | "failed" | "finished" | "interrupted" | "new" | "paused" | "pending" | "resuming" | "running" | "stopped" | "waiting"
   readonly outcome?: "completed" | "failed" | "interrupted"
   readonly waits?: readonly WaitInfo[]
   readonly pending?: number
@@ -2563,6 +2564,8 @@ export interface TreeNode {
   readonly agent?: string
   readonly model?: ModelRef
   readonly state: "blocked" | "idle" | "pending" | "running" | "unfinished" | "waiting"
+  readonly status: "blocked" | "failed" | "finished" | "interrupted" | "new" | "paused" | "pending" | "resuming" | "running" | "stopped" | "waiting"
+  readonly outcome?: "completed" | "failed" | "interrupted"
   readonly waits?: readonly WaitInfo[]
   readonly task?: TreeTask
   readonly cost: number
@@ -2691,6 +2694,7 @@ export interface WaitCause {
   readonly what: string
   readonly ends: string
   readonly id?: string
+  readonly budget?: BudgetInfo
 }
 
 export interface WaitInfo {
@@ -2702,6 +2706,7 @@ export interface WaitInfo {
   readonly until?: number
   readonly sessionID?: string
   readonly cause?: WaitCause
+  readonly budget?: BudgetInfo
 }
 
 export interface When {

@@ -88,7 +88,7 @@ def test_a_failed_first_turn_is_marked_and_titled(holdfast: Machine, provider: P
     assert state_and_title(holdfast) == [["failed", "explain the failure"]]
     provider.behave = Provider.answer
     assert holdfast("run", "-c", "again").code == 0
-    assert state_and_title(holdfast) == [["idle", "explain the failure"]]
+    assert state_and_title(holdfast) == [["finished", "explain the failure"]]
 
 
 def test_an_unknown_model_leaves_no_session(holdfast: Machine) -> None:
@@ -105,8 +105,8 @@ def test_lists_are_searched_and_placed(holdfast: Machine) -> None:
     holdfast(*ECHO, "pears")
     holdfast(*ECHO, "--dir", str(elsewhere), "plums")
 
-    assert state_and_title(holdfast, "--search", "APP") == [["idle", "apples"]]
-    assert state_and_title(holdfast, "--directory", str(elsewhere)) == [["idle", "plums"]]
+    assert state_and_title(holdfast, "--search", "APP") == [["finished", "apples"]]
+    assert state_and_title(holdfast, "--directory", str(elsewhere)) == [["finished", "plums"]]
     assert "'quinces'" in holdfast("sessions", "--search", "quinces").err
     assert holdfast("sessions", "--all", "--directory", str(elsewhere)).code == 2
 
