@@ -12,6 +12,7 @@ import msgspec
 from holdfast.protocol.unsupported import INSTEAD, UnsupportedInCreation
 from holdfast.schema.codec import decoder
 from holdfast.schema.exceptions import ApiError, InvalidRequest, UnsupportedMediaType
+from holdfast.schema.ids import ID_CHARACTERS, is_name
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ OWN_FIELDS = ("budget",)
 """Payload fields of the contract's operations that OpenCode does not have."""
 WHOLE_FIELDS = ("fields", "answer")
 """Of forms: what is wrong inside of them is told in the message."""
-ID_CHARACTERS = 100
 EMPTY_VALUES = (b"null", b"false", b"{}", b"[]", b'""')
 
 
@@ -66,8 +66,9 @@ async def decode_payload(
 
 def _check_new_id(id: str | None) -> None:
     """An id that the caller chose is in every answer about what it names."""
-    if id is not None and len(id) > ID_CHARACTERS:
-        raise InvalidRequest(f"An id has at most {ID_CHARACTERS} characters", kind="Payload", field="id")
+    if id is not None and not is_name(id):
+        message = f"An id has 1 to {ID_CHARACTERS} letters, digits, `_` and `-`. {id[:ID_CHARACTERS]!a} is none."
+        raise InvalidRequest(message, kind="Payload", field="id")
 
 
 async def json_body(
