@@ -80,7 +80,7 @@ export interface SessionsOperations {
   /** Wait until the Session is idle and every prompt that should start it has been handled. Fails with ServiceUnavailableError, SessionNotFoundError. */
   wait(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** Restore the files to their state at a message. The conversation stays until the revert is committed. Fails with MessageNotFoundError, UnknownError, SessionNotFoundError. */
-  stageRevert(input: { sessionID: string; messageID: string; files?: boolean | null | undefined }, options?: CallOptions): Promise<Revert>
+  stageRevert(input: { sessionID: string; messageID: string; files?: boolean | null | undefined; before?: boolean | null | undefined }, options?: CallOptions): Promise<Revert>
   /** Undo a staged revert. Fails with UnknownError, SessionNotFoundError. */
   clearRevert(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** Remove everything after the staged message from the conversation. Fails with SessionNotFoundError. */
@@ -1937,6 +1937,7 @@ export interface Revert {
   readonly snapshot?: string
   readonly diff?: string
   readonly files?: readonly RevertFile[]
+  readonly before?: boolean
 }
 
 export interface RevertCleared {
@@ -1948,6 +1949,7 @@ export interface RevertCommitted {
   readonly timestamp: number
   readonly sessionID: string
   readonly messageID: string
+  readonly before?: boolean
 }
 
 export interface RevertFile {

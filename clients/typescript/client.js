@@ -53,7 +53,7 @@ export function createClient(options) {
       synthetic: call({ method: "POST", path: "/api/session/{sessionID}/synthetic", shape: "data", errors: [400, 401, 404, 409], payload: ["text", "id", "description", "metadata", "delivery", "resume"] }),
       compact: call({ method: "POST", path: "/api/session/{sessionID}/compact", shape: "void", errors: [400, 401, 404, 409, 503] }),
       wait: call({ method: "POST", path: "/api/session/{sessionID}/wait", shape: "void", errors: [400, 401, 404, 503] }),
-      stageRevert: call({ method: "POST", path: "/api/session/{sessionID}/revert/stage", shape: "data", errors: [400, 401, 404, 500], payload: ["messageID", "files"] }),
+      stageRevert: call({ method: "POST", path: "/api/session/{sessionID}/revert/stage", shape: "data", errors: [400, 401, 404, 500], payload: ["messageID", "files", "before"] }),
       clearRevert: call({ method: "POST", path: "/api/session/{sessionID}/revert/clear", shape: "void", errors: [400, 401, 404, 500] }),
       commitRevert: call({ method: "POST", path: "/api/session/{sessionID}/revert/commit", shape: "void", errors: [400, 401, 404] }),
       fork: call({ method: "POST", path: "/api/session/{sessionID}/fork", shape: "data", errors: [400, 401, 404], payload: ["boundary"] }),

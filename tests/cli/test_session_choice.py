@@ -112,7 +112,7 @@ def test_lists_are_searched_and_placed(holdfast: Machine) -> None:
 
 
 def test_undo_takes_back_the_last_prompt_and_its_files(holdfast: Machine) -> None:
-    """CLI-035: and says which; `--keep-files` leaves them; the first prompt stays."""
+    """CLI-035: and says which; `--keep-files` leaves them; the first prompt goes as well."""
     subprocess.run(["git", "init", "-q"], cwd=holdfast.project, check=True)
     file = holdfast.project / "hello.txt"
     edit = {"tool": "edit", "input": {"path": "hello.txt", "oldString": "hello", "newString": "bye"}}
@@ -129,7 +129,8 @@ def test_undo_takes_back_the_last_prompt_and_its_files(holdfast: Machine) -> Non
     holdfast("run", "--session", id, "change it")
     assert "left as they are" in holdfast("sessions", "undo", id, "--keep-files").out
     assert file.read_text() == "bye world\n"
-    assert "stays in it" in holdfast("sessions", "undo", id).out
+    assert holdfast("sessions", "undo", id).out.startswith("took back: first\n")
+    assert holdfast.look(id)[1] == []
     assert "nothing that could be taken back" in holdfast("sessions", "undo", id).complaint
     assert holdfast.healthy()
 

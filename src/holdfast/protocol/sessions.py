@@ -151,6 +151,8 @@ class SwitchModelPayload(Record):
 class StagePayload(Record):
     message_id: MessageIDField
     files: bool | None = None
+    before: bool | None = None
+    """Whether the message itself is taken back too, as a prompt is. Otherwise it stays."""
 
 
 class ForkPayload(Record):

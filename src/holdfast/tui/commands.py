@@ -175,7 +175,9 @@ class Commands:
         if prompt is None:
             self._app.notify("there is no prompt to undo")
             return
-        revert = await self._operations.client.sessions.stage_revert(session.id, message_id=prompt.id, files=True)
+        revert = await self._operations.client.sessions.stage_revert(
+            session.id, message_id=prompt.id, files=True, before=True
+        )
         self._operations.screen.composer.prepend(prompt.text)
         count = len(revert.files or ())
         files = f"{count} file{'' if count == 1 else 's'} restored" if count else "no file changed"

@@ -160,7 +160,10 @@ async def stage_revert(call: ApiCall) -> Revert:
     if payload.files is not False:
         await check_worktree(call, call.session, UNDO_INSTEAD)
     return await call.runtime.sessions.stage_revert(
-        call.params.session_id, payload.message_id, files=payload.files is not False
+        call.params.session_id,
+        payload.message_id,
+        files=payload.files is not False,
+        before=payload.before is True,
     )
 
 
