@@ -130,7 +130,7 @@ async def prompt(call: ApiCall) -> Admission:
     checked = call.headers.get(CHECKED) == "1"
     resolves = payload.resolve is True and may_mention(given.text)
     try:
-        if given.skills or resolves or attaches_resources(given) or reads_own_files(call, given):
+        if given.skills or given.agents or resolves or attaches_resources(given) or reads_own_files(call, given):
             resolve = partial(resolve_prompt, mentions=resolves)
             return await admit_resolved(
                 call, given, resolve, id=id, delivery=delivery, resume=resume, checked=checked, resolves=resolves
