@@ -48,18 +48,20 @@ export function caller({ baseUrl, fetch = globalThis.fetch, headers = {} }) {
 export function connector(options) {
   const root = options.baseUrl.replace(/\/+$/, "")
   return (operation) => {
-    const ticket = caller(options)({
+    const asking = {
       ...operation,
       method: "POST",
       path: `${operation.path}-token`,
       shape: "location",
       headers: { "x-opencode-ticket": "1" },
       query: ["location"],
-    })
+    }
+    const ticket = caller(options)(asking)
     return async (input, call = {}) => {
       const WebSocket = options.webSocket ?? globalThis.WebSocket
       if (!WebSocket) throw new ClientError("Transport", "there is no WebSocket here; give one as the option `webSocket`")
-      const given = input.ticket ?? (await ticket(input, call)).data.ticket
+      checkKeys({ ...operation, query: [...(operation.query ?? []), "ticket"] }, input)
+      const given = input.ticket ?? (await ticket(pick(input, keysOf(asking)), call)).data.ticket
       const url = new URL(root + target(operation, { ...input, ticket: given }), globalThis.location?.href)
       url.protocol = url.protocol === "https:" ? "wss:" : "ws:"
       return opened(new WebSocket(url.href), call)
@@ -147,6 +149,7 @@ function pause(milliseconds, signal) {
 }
 
 async function exchange({ root, fetch, headers, operation, input, options = {} }) {
+  checkKeys(operation, input)
   const url = root + target(operation, input)
   const closing = new AbortController()
   const abort = () => closing.abort(options.signal.reason)
@@ -431,6 +434,20 @@ function append(query, key, value) {
   if (Array.isArray(value)) for (const item of value) append(query, key, item)
   else if (typeof value === "object") for (const [child, item] of Object.entries(value)) append(query, `${key}[${child}]`, item)
   else query.append(key, String(value))
+}
+
+/** A key that means nothing would be lost in silence, and with it what the caller wanted. */
+function checkKeys(operation, input) {
+  const known = keysOf(operation)
+  const unknown = Object.keys(input).find((key) => input[key] !== undefined && !known.includes(key))
+  if (unknown === undefined) return
+  const takes = known.length ? `it takes ${known.join(", ")}` : "it takes nothing"
+  throw new TypeError(`${operation.method} ${operation.path} has no ${JSON.stringify(unknown)}: ${takes}`)
+}
+
+function keysOf({ path, query = [], payload = [] }) {
+  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map((match) => match[1])
+  return [...inPath, ...(path.endsWith("*") ? ["path"] : []), ...query, ...payload]
 }
 
 function pick(input, names) {

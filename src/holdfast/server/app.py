@@ -37,7 +37,7 @@ from holdfast.server.limits import Limiting
 from holdfast.server.locations import named_place, served_location
 from holdfast.server.metrics import metrics_reply
 from holdfast.server.probes import Probes
-from holdfast.server.reply import cors, enclose, error_reply, preflight, send_content
+from holdfast.server.reply import cors, enclose, error_reply, naming_ignored, preflight, send_content
 from holdfast.server.request_log import METRICS, PAGE, PREFLIGHT, REFUSED, RequestLog
 from holdfast.server.routes import Routes
 from holdfast.server.sse import HEADERS as STREAM_HEADERS
@@ -256,15 +256,17 @@ class App:
         location = self._location(query, headers, caller) if scope_of is EndpointScope.LOCATION else None
         if location is not None:
             check_open(self._runtime, caller, location.directory)
+        params, asked = decode_params(endpoint, path), decode_query(endpoint, query)
+        payload, ignored = await self._payload(endpoint, headers, receive, caller)
         call = ApiCall(
             endpoint=endpoint,
             runtime=self._runtime,
             headers=headers,
             session=session,
             location=location,
-            params=decode_params(endpoint, path),
-            query=decode_query(endpoint, query),
-            payload=await self._payload(endpoint, headers, receive, caller),
+            params=params,
+            query=asked,
+            payload=payload,
             by_node=by_node,
             abandoned=partial(self._abandoned, receive),
             disconnected=partial(disconnected, receive),
@@ -281,9 +283,12 @@ class App:
             else:
                 async with self._limiting.adding(endpoint.adds):
                     result = await handler()(call)
-        return enclose(endpoint.envelope, result, await self._place(call))
+        reply = enclose(endpoint.envelope, result, await self._place(call))
+        return naming_ignored(reply, ignored) if ignored else reply
 
-    async def _payload(self, endpoint: Endpoint, headers: Mapping[str, str], receive: Receive, caller: Caller) -> Any:
+    async def _payload(
+        self, endpoint: Endpoint, headers: Mapping[str, str], receive: Receive, caller: Caller
+    ) -> tuple[Any, list[str]]:
         reading = partial(
             decode_payload, endpoint, headers, receive, limit=self._body_limit, seconds=self._body_seconds
         )
