@@ -76,7 +76,7 @@ export interface SessionsOperations {
   /** Admit text that a program adds to the conversation and wake the Session, unless `resume` is false. The model reads it as a message of the user. Fails with ConflictError, SessionNotFoundError. */
   synthetic(input: { sessionID: string; text: string; id?: string | null | undefined; description?: string | null | undefined; metadata?: Record<string, unknown> | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
   /** Summarise older history now, without a turn. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError. */
-  compact(input: { sessionID: string }, options?: CallOptions): Promise<void>
+  compact(input: { sessionID: string; instructions?: string | null | undefined }, options?: CallOptions): Promise<void>
   /** Wait until the Session is idle and every prompt that should start it has been handled. Fails with ServiceUnavailableError, SessionNotFoundError. */
   wait(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** Restore the files to their state at a message. The conversation stays until the revert is committed. Fails with MessageNotFoundError, UnknownError, SessionNotFoundError. */

@@ -51,7 +51,7 @@ export function createClient(options) {
       skill: call({ method: "POST", path: "/api/session/{sessionID}/skill", shape: "void", errors: [400, 401, 404, 409, 503], payload: ["skill", "id", "resume"] }),
       shell: call({ method: "POST", path: "/api/session/{sessionID}/shell", shape: "void", errors: [400, 401, 403, 404, 409, 503], payload: ["command", "id"] }),
       synthetic: call({ method: "POST", path: "/api/session/{sessionID}/synthetic", shape: "data", errors: [400, 401, 404, 409], payload: ["text", "id", "description", "metadata", "delivery", "resume"] }),
-      compact: call({ method: "POST", path: "/api/session/{sessionID}/compact", shape: "void", errors: [400, 401, 404, 409, 503] }),
+      compact: call({ method: "POST", path: "/api/session/{sessionID}/compact", shape: "void", errors: [400, 401, 404, 409, 503], payload: ["instructions"] }),
       wait: call({ method: "POST", path: "/api/session/{sessionID}/wait", shape: "void", errors: [400, 401, 404, 503] }),
       stageRevert: call({ method: "POST", path: "/api/session/{sessionID}/revert/stage", shape: "data", errors: [400, 401, 404, 500], payload: ["messageID", "files", "before"] }),
       clearRevert: call({ method: "POST", path: "/api/session/{sessionID}/revert/clear", shape: "void", errors: [400, 401, 404, 500] }),

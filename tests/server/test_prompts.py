@@ -83,6 +83,7 @@ async def test_files_get_their_media_type(wire: Wire, path: str, tmp_path: Path)
     admission = (await wire.post(f"{path}/prompt", sent)).data
 
     mimes = ["image/png", "application/x-directory", "text/html"]
+    assert admission["prompt"].pop("sent")  # agents are looked up
     assert admission["prompt"] == {
         "text": "see",
         "files": [{**file, "mime": mime} for file, mime in zip(files, mimes, strict=True)],

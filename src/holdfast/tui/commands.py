@@ -156,10 +156,10 @@ class Commands:
         await self._operations.open(forked)
         self._app.notify(f"this is a fork of {session.title}; /sessions goes back")
 
-    async def _compact(self, _: str) -> None:
+    async def _compact(self, instructions: str) -> None:
         if (session := self._current()) is not None:
             self._app.notify("compacting")
-            await self._operations.client.sessions.compact(session.id)
+            await self._operations.client.sessions.compact(session.id, instructions=instructions or None)
 
     # -- undo ---------------------------------------------------------------------------------------------------
 

@@ -195,11 +195,12 @@ class SessionsGroup:
             options=options,
         )
 
-    async def compact(self, session_id: str, *, options: Options | None = None) -> None:
+    async def compact(self, session_id: str, *, instructions: str | None = None, options: Options | None = None) -> None:
         """Summarise older history now, without a turn. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError."""
         await self._core.call(
             operations.SESSIONS_COMPACT,
             params={"sessionID": session_id},
+            payload={"instructions": instructions},
             options=options,
         )
 

@@ -195,11 +195,12 @@ class SessionsGroup:
             options=options,
         )
 
-    def compact(self, session_id: str, *, options: Options | None = None) -> None:
+    def compact(self, session_id: str, *, instructions: str | None = None, options: Options | None = None) -> None:
         """Summarise older history now, without a turn. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_COMPACT,
             params={"sessionID": session_id},
+            payload={"instructions": instructions},
             options=options,
         )
 

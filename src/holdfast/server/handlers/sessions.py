@@ -151,7 +151,7 @@ async def switch_model(call: ApiCall) -> None:
 
 
 async def compact(call: ApiCall) -> None:
-    await call.runtime.sessions.compact(call.params.session_id)
+    await call.runtime.sessions.compact(call.params.session_id, call.payload.instructions or None)
 
 
 async def stage_revert(call: ApiCall) -> Revert:
