@@ -775,6 +775,11 @@ export interface Current {
   readonly type: "current"
 }
 
+export interface DiskLow {
+  readonly free: number
+  readonly floor: number
+}
+
 export interface DiskReport {
   readonly data: string
   readonly free?: number
@@ -989,6 +994,7 @@ export interface Gone {
 export interface Health {
   readonly healthy: true
   readonly storage?: StorageWait
+  readonly disk?: DiskLow
 }
 
 export interface Hello {

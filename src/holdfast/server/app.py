@@ -29,6 +29,7 @@ from holdfast.server.callers import NODE as BY_NODE
 from holdfast.server.callers import Callers
 from holdfast.server.closed_folders import check_open
 from holdfast.server.decoding import BODY_LIMIT, BODY_SECONDS, decode_params, decode_payload, decode_query
+from holdfast.server.disk_floor import DiskFloor
 from holdfast.server.errors import to_public
 from holdfast.server.extensions import report_authenticated
 from holdfast.server.handlers.events import NODE, RELAY, SIGNATURE
@@ -95,10 +96,9 @@ class App:
         self._runtime = runtime
         self._access = Access(credentials, hosts, origins)
         self._body_limit = limits.body_bytes if limits is not None else body_limit
+        self._disk = DiskFloor(runtime.paths.data, limits.disk_floor_bytes if limits is not None else 0)
         self._limiting = (
-            Limiting(limits, folder=runtime.paths.data, count_sessions=runtime.count_sessions)
-            if limits is not None
-            else None
+            Limiting(limits, disk=self._disk, count_sessions=runtime.count_sessions) if limits is not None else None
         )
         self._body_seconds = body_seconds
         self._pty_environment = pty_environment
@@ -106,7 +106,7 @@ class App:
         self._ptys = Lazy(self._make_ptys)
         self._routes = Routes(API, {"ptys": self._ptys})
         self._stopping = asyncio.Event()
-        self.probes = Probes(runtime, started=started)
+        self.probes = Probes(runtime, self._disk, started=started)
         self._request_log = RequestLog(runtime.observer.counters)
         self._pages = Lazy(self._make_pages) if page else None
         self._callers = Callers(self._access, self._tokens, self._sign_ins if page else None)
@@ -234,7 +234,7 @@ class App:
         if scope["path"] == METRICS and method in ("GET", "HEAD"):
             request.route = METRICS
             caller.check_all_projects("metrics, which are about all of them")
-            return await metrics_reply(self._runtime, self._request_log.followers)
+            return await metrics_reply(self._runtime, self._disk, self._request_log.followers)
         if method not in ("GET", "HEAD"):
             self._access.check_page(headers)
         endpoint, handler, path = self._routes.find(method, scope.get("raw_path") or scope["path"].encode())
@@ -272,6 +272,7 @@ class App:
             disconnected=partial(disconnected, receive),
             caller=caller,
             end=self._ends.end,
+            disk=self._disk,
         )
         with authored(caller.name):
             if endpoint.group != "ptys" or (self._other_nodes is None and not by_node):  # else it was recorded before
