@@ -387,7 +387,9 @@ function parsed(text) {
 /** A declared failure is the server's own body as an error, told apart by its tag. */
 function failure(operation, status, kind, text) {
   const message = `the server answered ${status}: ${text.slice(0, 200)}`
-  if (!operation.errors.includes(status)) return new ClientError("UnexpectedStatus", message, { status })
+  // A proxy in front of the server has words of its own for an outage.
+  if (status === 503 && !tagged(kind, text)) return Object.assign(new Error(message), { _tag: "ServiceUnavailableError", status })
+  if (status !== 503 && !operation.errors.includes(status)) return new ClientError("UnexpectedStatus", message, { status })
   if (kind !== JSON_TYPE) return new ClientError("UnsupportedContentType", message, { status })
   let body
   try {
@@ -397,6 +399,14 @@ function failure(operation, status, kind, text) {
   }
   if (typeof (body?._tag ?? body?.name) !== "string") return new ClientError("MalformedResponse", message, { status })
   return Object.assign(new Error(body.message ?? body.data?.message), body, { status })
+}
+
+function tagged(kind, text) {
+  try {
+    return kind === JSON_TYPE && typeof JSON.parse(text)?._tag === "string"
+  } catch {
+    return false
+  }
 }
 
 function transport(error, signal) {
