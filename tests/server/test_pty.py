@@ -548,7 +548,7 @@ async def test_a_plain_request_is_no_upgrade(memory: Wire) -> None:
     assert (await memory.get("/api/pty/pty_missing/connect")).failure == (404, "PtyNotFoundError")
     id = (await memory.post("/api/pty", {"command": "/bin/sh"})).json["data"]["id"]
     assert (await memory.get(f"/api/pty/{id}/connect")).failure == (400, "InvalidRequestError")
-    assert (await memory.delete(f"/api/pty/{id}")).status == 204
+    assert (await memory("DELETE", f"/api/pty/{id}")).status == 204
 
 
 # -- frames --------------------------------------------------------------------------------------------------------
