@@ -2706,7 +2706,7 @@ export interface WaitCause {
 }
 
 export interface WaitInfo {
-  readonly kind: "authorization" | "blocked" | "budget" | "compaction" | "form" | "input" | "owner" | "permission" | "provider" | "question" | "recovery" | "retry" | "subagent" | "tool"
+  readonly kind: "authorization" | "blocked" | "budget" | "compaction" | "context" | "form" | "input" | "owner" | "permission" | "provider" | "question" | "recovery" | "retry" | "subagent" | "tool"
   readonly since: number
   readonly what: string
   readonly ends: string

@@ -39,6 +39,7 @@ class WaitInfo(Record):
         "input",
         "budget",
         "subagent",
+        "context",
     ]
     since: int
     """In milliseconds since the epoch."""

@@ -31,7 +31,7 @@ from holdfast.core.tool.tool_events import record_with_call
 from holdfast.schema.live_event import ReferenceUpdated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from holdfast.core.agent.callable_agents import CallableAgents
     from holdfast.core.catalog.catalog import ResolvedModel
@@ -64,7 +64,10 @@ class LocationContext:
         callable_agents: CallableAgents,
         mcp: McpTools,
         log: EventLog,
+        fetched: Callable[[], dict[str, int]],
     ) -> None:
+        """`fetched` returns remote instructions that are being fetched, with the time when that began."""
+        self.fetched = fetched
         self._location = location
         self._registry = registry
         self._application = application
@@ -178,4 +181,5 @@ def open_location_context(
         callable_agents,
         mcp,
         sessions.log,
+        lambda: shared.remote.fetched(settings().instructions.urls()),
     )
