@@ -6,7 +6,7 @@ import pytest
 from tests.outside.scripted_provider import Turn
 from tests.outside.world import World, ask, newest, text_of
 
-from holdfast import Holdfast, PromptInput, Session
+from holdfast import ForkThrough, Holdfast, PromptInput, Session
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +60,7 @@ async def test_the_next_prompt_commits_it_and_nothing_of_it_is_sent(world: World
         await hf.sessions.clear_revert(session.id)
         assert await hf.sessions.context(session.id) == before
         await hf.sessions.stage_revert(session.id, message_id=second.id, before=True)
-        fork = await hf.sessions.fork(session.id, boundary={"type": "through"})
+        fork = await hf.sessions.fork(session.id, boundary=ForkThrough())
         assert [message.id for message in await hf.sessions.context(fork.id)] == [message.id for message in before[:2]]
         await ask(hf, session, "another")
         assert [text for _, text in world.model.last.said] == ["first", "one", "another"]

@@ -53,8 +53,8 @@ def test_a_caller_that_asks_for_checks_is_refused_with_the_nearest_key(client: h
         assert near in refused.json()["message"]
     assert client.get("/session").json()["data"] == []
     id = client.post("/session", json={}).json()["data"]["id"]
-    body = {"prompt": {"text": "go", "noreply": True}}
-    assert client.post(f"/session/{id}/prompt", json=body, headers=CHECKED).json()["field"] == "prompt.noreply"
+    misspelled = {"prompt": {"text": "go", "noreply": True}}
+    assert client.post(f"/session/{id}/prompt", json=misspelled, headers=CHECKED).json()["field"] == "prompt.noreply"
 
 
 async def test_the_python_clients_take_no_unknown_argument(world: World) -> None:

@@ -215,7 +215,7 @@ def _with_settings(prompt: PromptInput | str, settings: PromptSettings) -> Promp
     if not isinstance(prompt, str | PromptInput):
         raise TypeError(f"a prompt is a text or a PromptInput, not {type(prompt).__name__}: {str(prompt)[:SHOWN]}")
     given = prompt_input(prompt)
-    if not (given.text.strip() or _or_none(given.files) or settings.get("files") or _or_none(given.skills)):
+    if not (given.text.strip() or given.files or given.skills or settings.get("files")):
         raise InvalidRequest(EMPTY, kind="Payload", field="prompt.text")
     if given.no_reply is True:
         raise InvalidRequest(NO_ANSWER, kind="Payload", field="prompt.noReply")
