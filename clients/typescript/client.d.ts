@@ -76,11 +76,11 @@ export interface SessionsOperations {
   /** Admit text that a program adds to the conversation and wake the Session, unless `resume` is false. The model reads it as a message of the user. Fails with ConflictError, SessionNotFoundError. */
   synthetic(input: { sessionID: string; text: string; id?: string | null | undefined; description?: string | null | undefined; metadata?: Record<string, unknown> | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
   /** Summarise older history now, without a turn. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError. */
-  compact(input: { sessionID: string }, options?: CallOptions): Promise<void>
+  compact(input: { sessionID: string; instructions?: string | null | undefined }, options?: CallOptions): Promise<void>
   /** Wait until the Session is idle and every prompt that should start it has been handled. Fails with ServiceUnavailableError, SessionNotFoundError. */
   wait(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** Restore the files to their state at a message. The conversation stays until the revert is committed. Fails with MessageNotFoundError, UnknownError, SessionNotFoundError. */
-  stageRevert(input: { sessionID: string; messageID: string; files?: boolean | null | undefined }, options?: CallOptions): Promise<Revert>
+  stageRevert(input: { sessionID: string; messageID: string; files?: boolean | null | undefined; before?: boolean | null | undefined }, options?: CallOptions): Promise<Revert>
   /** Undo a staged revert. Fails with UnknownError, SessionNotFoundError. */
   clearRevert(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** Remove everything after the staged message from the conversation. Fails with SessionNotFoundError. */
@@ -775,6 +775,11 @@ export interface Current {
   readonly type: "current"
 }
 
+export interface DiskLow {
+  readonly free: number
+  readonly floor: number
+}
+
 export interface DiskReport {
   readonly data: string
   readonly free?: number
@@ -989,6 +994,7 @@ export interface Gone {
 export interface Health {
   readonly healthy: true
   readonly storage?: StorageWait
+  readonly disk?: DiskLow
 }
 
 export interface Hello {
@@ -1499,6 +1505,7 @@ export interface OverviewSession {
   readonly session: Session
   readonly rootID: string
   readonly state: "blocked" | "idle" | "pending" | "running" | "unfinished" | "waiting"
+  readonly status: "blocked" | "failed" | "finished" | "interrupted" | "new" | "paused" | "pending" | "resuming" | "running" | "stopped" | "waiting"
   readonly outcome?: "completed" | "failed" | "interrupted"
   readonly waits?: readonly WaitInfo[]
   readonly pending?: number
@@ -1936,6 +1943,7 @@ export interface Revert {
   readonly snapshot?: string
   readonly diff?: string
   readonly files?: readonly RevertFile[]
+  readonly before?: boolean
 }
 
 export interface RevertCleared {
@@ -1947,6 +1955,7 @@ export interface RevertCommitted {
   readonly timestamp: number
   readonly sessionID: string
   readonly messageID: string
+  readonly before?: boolean
 }
 
 export interface RevertFile {
@@ -2563,6 +2572,8 @@ export interface TreeNode {
   readonly agent?: string
   readonly model?: ModelRef
   readonly state: "blocked" | "idle" | "pending" | "running" | "unfinished" | "waiting"
+  readonly status: "blocked" | "failed" | "finished" | "interrupted" | "new" | "paused" | "pending" | "resuming" | "running" | "stopped" | "waiting"
+  readonly outcome?: "completed" | "failed" | "interrupted"
   readonly waits?: readonly WaitInfo[]
   readonly task?: TreeTask
   readonly cost: number
@@ -2691,10 +2702,11 @@ export interface WaitCause {
   readonly what: string
   readonly ends: string
   readonly id?: string
+  readonly budget?: BudgetInfo
 }
 
 export interface WaitInfo {
-  readonly kind: "authorization" | "blocked" | "budget" | "compaction" | "form" | "input" | "owner" | "permission" | "provider" | "question" | "recovery" | "retry" | "subagent" | "tool"
+  readonly kind: "authorization" | "blocked" | "budget" | "compaction" | "context" | "form" | "input" | "owner" | "permission" | "provider" | "question" | "recovery" | "retry" | "subagent" | "tool"
   readonly since: number
   readonly what: string
   readonly ends: string
@@ -2702,6 +2714,7 @@ export interface WaitInfo {
   readonly until?: number
   readonly sessionID?: string
   readonly cause?: WaitCause
+  readonly budget?: BudgetInfo
 }
 
 export interface When {

@@ -48,18 +48,20 @@ export function caller({ baseUrl, fetch = globalThis.fetch, headers = {} }) {
 export function connector(options) {
   const root = options.baseUrl.replace(/\/+$/, "")
   return (operation) => {
-    const ticket = caller(options)({
+    const asking = {
       ...operation,
       method: "POST",
       path: `${operation.path}-token`,
       shape: "location",
       headers: { "x-opencode-ticket": "1" },
       query: ["location"],
-    })
+    }
+    const ticket = caller(options)(asking)
     return async (input, call = {}) => {
       const WebSocket = options.webSocket ?? globalThis.WebSocket
       if (!WebSocket) throw new ClientError("Transport", "there is no WebSocket here; give one as the option `webSocket`")
-      const given = input.ticket ?? (await ticket(input, call)).data.ticket
+      checkKeys({ ...operation, query: [...(operation.query ?? []), "ticket"] }, input)
+      const given = input.ticket ?? (await ticket(pick(input, keysOf(asking)), call)).data.ticket
       const url = new URL(root + target(operation, { ...input, ticket: given }), globalThis.location?.href)
       url.protocol = url.protocol === "https:" ? "wss:" : "ws:"
       return opened(new WebSocket(url.href), call)
@@ -147,6 +149,7 @@ function pause(milliseconds, signal) {
 }
 
 async function exchange({ root, fetch, headers, operation, input, options = {} }) {
+  checkKeys(operation, input)
   const url = root + target(operation, input)
   const closing = new AbortController()
   const abort = () => closing.abort(options.signal.reason)
@@ -384,7 +387,9 @@ function parsed(text) {
 /** A declared failure is the server's own body as an error, told apart by its tag. */
 function failure(operation, status, kind, text) {
   const message = `the server answered ${status}: ${text.slice(0, 200)}`
-  if (!operation.errors.includes(status)) return new ClientError("UnexpectedStatus", message, { status })
+  // A proxy in front of the server has words of its own for an outage.
+  if (status === 503 && !tagged(kind, text)) return Object.assign(new Error(message), { _tag: "ServiceUnavailableError", status })
+  if (status !== 503 && !operation.errors.includes(status)) return new ClientError("UnexpectedStatus", message, { status })
   if (kind !== JSON_TYPE) return new ClientError("UnsupportedContentType", message, { status })
   let body
   try {
@@ -394,6 +399,14 @@ function failure(operation, status, kind, text) {
   }
   if (typeof (body?._tag ?? body?.name) !== "string") return new ClientError("MalformedResponse", message, { status })
   return Object.assign(new Error(body.message ?? body.data?.message), body, { status })
+}
+
+function tagged(kind, text) {
+  try {
+    return kind === JSON_TYPE && typeof JSON.parse(text)?._tag === "string"
+  } catch {
+    return false
+  }
 }
 
 function transport(error, signal) {
@@ -431,6 +444,20 @@ function append(query, key, value) {
   if (Array.isArray(value)) for (const item of value) append(query, key, item)
   else if (typeof value === "object") for (const [child, item] of Object.entries(value)) append(query, `${key}[${child}]`, item)
   else query.append(key, String(value))
+}
+
+/** A key that means nothing would be lost in silence, and with it what the caller wanted. */
+function checkKeys(operation, input) {
+  const known = keysOf(operation)
+  const unknown = Object.keys(input).find((key) => input[key] !== undefined && !known.includes(key))
+  if (unknown === undefined) return
+  const takes = known.length ? `it takes ${known.join(", ")}` : "it takes nothing"
+  throw new TypeError(`${operation.method} ${operation.path} has no ${JSON.stringify(unknown)}: ${takes}`)
+}
+
+function keysOf({ path, query = [], payload = [] }) {
+  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map((match) => match[1])
+  return [...inPath, ...(path.endsWith("*") ? ["path"] : []), ...query, ...payload]
 }
 
 function pick(input, names) {

@@ -34,7 +34,9 @@ await check("create and list", async () => {
 let session
 await check("prompt and follow", async () => {
   const model = { id: "echo", providerID: "demo" }
-  session = await client.sessions.create({ id: "ses_a/b c", model, location: { directory } })
+  const strange = await caught(client.sessions.get({ sessionID: "ses_a/b c" }))
+  assert.deepEqual([strange.status, strange.sessionID], [404, "ses_a/b c"])
+  session = await client.sessions.create({ id: "ses_chosen-1", model, location: { directory } })
   assert.equal((await client.sessions.get({ sessionID: session.id })).id, session.id)
   const admitted = await client.sessions.prompt({ sessionID: session.id, prompt: { text: "What does hello.txt say?" } })
   const types = []
@@ -108,6 +110,8 @@ await check("declared failures", async () => {
   assert.ok(guards.isSessionNotFoundError(unknown) && !guards.isConflictError(unknown) && !isClientError(unknown))
   assert.deepEqual([unknown.sessionID, unknown.status], ["ses_unknown", 404])
   assert.ok(guards.isInvalidRequestError(await caught(client.sessions.list({ limit: 0 }))))
+  const lost = await caught(client.sessions.create({ directory: "/tmp" }))
+  assert.ok(lost instanceof TypeError && lost.message.includes('"directory"') && lost.message.includes("location"))
   const events = client.sessions.events({ sessionID: "ses_unknown" })[Symbol.asyncIterator]()
   assert.ok(guards.isSessionNotFoundError(await caught(events.next())))
 })

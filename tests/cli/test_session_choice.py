@@ -88,7 +88,7 @@ def test_a_failed_first_turn_is_marked_and_titled(holdfast: Machine, provider: P
     assert state_and_title(holdfast) == [["failed", "explain the failure"]]
     provider.behave = Provider.answer
     assert holdfast("run", "-c", "again").code == 0
-    assert state_and_title(holdfast) == [["idle", "explain the failure"]]
+    assert state_and_title(holdfast) == [["finished", "explain the failure"]]
 
 
 def test_an_unknown_model_leaves_no_session(holdfast: Machine) -> None:
@@ -105,14 +105,14 @@ def test_lists_are_searched_and_placed(holdfast: Machine) -> None:
     holdfast(*ECHO, "pears")
     holdfast(*ECHO, "--dir", str(elsewhere), "plums")
 
-    assert state_and_title(holdfast, "--search", "APP") == [["idle", "apples"]]
-    assert state_and_title(holdfast, "--directory", str(elsewhere)) == [["idle", "plums"]]
+    assert state_and_title(holdfast, "--search", "APP") == [["finished", "apples"]]
+    assert state_and_title(holdfast, "--directory", str(elsewhere)) == [["finished", "plums"]]
     assert "'quinces'" in holdfast("sessions", "--search", "quinces").err
     assert holdfast("sessions", "--all", "--directory", str(elsewhere)).code == 2
 
 
 def test_undo_takes_back_the_last_prompt_and_its_files(holdfast: Machine) -> None:
-    """CLI-035: and says which; `--keep-files` leaves them; the first prompt stays."""
+    """CLI-035: and says which; `--keep-files` leaves them; the first prompt goes as well."""
     subprocess.run(["git", "init", "-q"], cwd=holdfast.project, check=True)
     file = holdfast.project / "hello.txt"
     edit = {"tool": "edit", "input": {"path": "hello.txt", "oldString": "hello", "newString": "bye"}}
@@ -129,7 +129,8 @@ def test_undo_takes_back_the_last_prompt_and_its_files(holdfast: Machine) -> Non
     holdfast("run", "--session", id, "change it")
     assert "left as they are" in holdfast("sessions", "undo", id, "--keep-files").out
     assert file.read_text() == "bye world\n"
-    assert "stays in it" in holdfast("sessions", "undo", id).out
+    assert holdfast("sessions", "undo", id).out.startswith("took back: first\n")
+    assert holdfast.look(id)[1] == []
     assert "nothing that could be taken back" in holdfast("sessions", "undo", id).complaint
     assert holdfast.healthy()
 

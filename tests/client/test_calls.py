@@ -11,6 +11,7 @@ from holdfast.client.call import Operation, Options
 from holdfast.client.errors import ApiError, ClientError
 from holdfast.client.generated.async_client import AsyncClient
 from holdfast.client.http import HttpTransport
+from holdfast.schema.exceptions import ServiceUnavailable
 from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import PromptInput
@@ -141,15 +142,33 @@ async def test_every_status_that_an_operation_declares_is_an_api_error() -> None
 
 async def test_a_failure_that_is_not_declared_says_what_the_server_said() -> None:
     """API-309: its message rather than its document; what is no document is shown as it begins."""
-    body = b'{"_tag":"ServiceUnavailableError","message":"no space left"}'
-    client = AsyncClient(FakeTransport(FakeResponse(503, body), FakeResponse(502, HTML, content_type="text/html")))
+    body = b'{"_tag":"ConflictError","message":"no space left"}'
+    client = AsyncClient(FakeTransport(FakeResponse(418, body), FakeResponse(502, HTML, content_type="text/html")))
     told = []
     for _ in range(2):
         with pytest.raises(ClientError) as caught:
             await client.sessions.get("ses_1")
         told.append(str(caught.value))
 
-    assert told == ["the server answered 503: no space left", f"the server answered 502: {HTML.decode()}"]
+    assert told == ["the server answered 418: no space left", f"the server answered 502: {HTML.decode()}"]
+
+
+@pytest.mark.parametrize(
+    ("response", "message"),
+    [
+        (FakeResponse(503, b'{"_tag":"ServiceUnavailableError","message":"no database"}'), "no database"),
+        (FakeResponse(503, b"<html>busy", content_type="text/html"), "the server answered 503: <html>busy"),
+        (FakeResponse(503, b"{"), "the server answered 503: {"),
+        (FakeResponse(503, b'{"error":"upstream"}'), 'the server answered 503: {"error":"upstream"}'),
+    ],
+    ids=["declared elsewhere", "a proxy", "malformed", "another document"],
+)
+async def test_an_outage_is_one_exception_for_every_operation(response: FakeResponse, message: str) -> None:
+    """API-309: whether the server or something before it answers, and whether the operation declares it."""
+    client = AsyncClient(FakeTransport(response))
+    with pytest.raises(ServiceUnavailable) as caught:
+        await client.sessions.outcome("ses_1")
+    assert (str(caught.value), caught.value.status) == (message, 503)
 
 
 HTML = b"<html>login</html>"

@@ -71,7 +71,7 @@ async def test_a_resumed_stream_reopens_after_the_last_sequence() -> None:
 
 @pytest.mark.parametrize(
     ("last", "kind"),
-    [(LOST, ClientError), (FakeResponse(503, b""), ClientError), (part(), ClientError)],
+    [(LOST, ClientError), (FakeResponse(503, b""), ApiError), (part(), ClientError)],
     ids=["lost", "unavailable", "ended"],
 )
 async def test_failures_in_a_row_are_bounded(last: FakeResponse | ClientError, kind: type[Exception]) -> None:

@@ -85,10 +85,10 @@ def test_an_interrupted_first_turn_is_marked_and_titled(holdfast: Machine, provi
     assert finish(process).code == 130
 
     [[_, _, state, title]] = rows(holdfast("sessions"))
-    assert (state, title) == ("interrupted", "count the words")
+    assert (state, title) == ("stopped", "count the words")
     provider.behave = Provider.answer
     assert holdfast("run", "--session", "count", "again").out == "fine\n"
-    assert rows(holdfast("sessions"))[0][2] == "idle"
+    assert rows(holdfast("sessions"))[0][2] == "finished"
 
 
 def test_a_narrow_terminal_gets_two_short_lines_per_session(holdfast: Machine) -> None:
@@ -98,7 +98,7 @@ def test_a_narrow_terminal_gets_two_short_lines_per_session(holdfast: Machine) -
 
     assert ran.err.splitlines()[0] == id
     assert all(len(line) <= 40 for line in ran.err.splitlines())
-    assert "idle: a title" in ran.err
+    assert "finished: a title" in ran.err
 
 
 def test_every_client_can_look_a_session_up(holdfast: Machine, serve: Callable[..., Server]) -> None:

@@ -305,3 +305,16 @@ async def test_input_that_arrives_during_a_summary_waits_for_it(world: World) ->
         await hf.sessions.wait(session.id)
     assert world.model.last.said[0][1].startswith("<conversation-checkpoint>")
     assert world.model.last.said[-1] == ("user", "meanwhile")
+
+
+async def test_instructions_of_a_manual_compaction_reach_the_summary(world: World) -> None:
+    """CMP-040: for that one only."""
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        for _ in range(3):
+            await ask(hf, session, "word " * 4000)
+        await hf.sessions.compact(session.id, instructions="Keep the colour BLUE.")
+        assert "Keep the colour BLUE." in str(world.model.last.messages)
+        with pytest.raises(ApiError) as refused:
+            await hf.sessions.compact(session.id, instructions="x" * 10_001)
+        assert refused.value.status == 400

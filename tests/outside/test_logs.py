@@ -88,7 +88,9 @@ def test_the_usual_log_is_text_and_tells_only_what_is_wrong(holdfast: Machine, s
     logged = [line for line in err.splitlines() if re.match(r"\d{4}-\d\d-\d\dT", line)]
     assert logged
     assert all(re.match(r"\S+Z (warning|error) holdfast\.\S+: ", line) for line in logged)
-    assert any(f"turn failed session={session} turn=msg_" in line for line in logged)
+    (line,) = (line for line in logged if "turn failed" in line)
+    assert f"turn failed session={session} turn=msg_" in line
+    assert 'cause="Provider request failed with HTTP 400"' in line
 
 
 def test_retries_of_a_provider_are_told(holdfast: Machine, serve: Serve, provider: Provider) -> None:

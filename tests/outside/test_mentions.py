@@ -137,6 +137,22 @@ async def test_an_agent_that_the_caller_names_is_told_with_those_of_the_text(wor
         assert [note.split("`")[1] for note in receipt.prompt.notes or ()] == ["general", "explore"]
 
 
+async def test_agents_that_the_caller_names_are_told_to_the_model(world: World) -> None:
+    """SES-212: as clients send them that find mentions themselves; an agent that may not be called is not told of."""
+    async with world.host() as hf:
+        for resolve in (None, False, True):
+            session = await hf.sessions.create()
+            prompt = PromptInput(text="look around", agents=(AgentInput(name="explore"), AgentInput(name="nobody")))
+            receipt = await hf.sessions.prompt(session.id, id=f"msg_{resolve}", prompt=prompt, resolve=resolve)
+            await hf.sessions.wait(session.id)
+            (note,) = receipt.prompt.notes or ()
+            assert "`explore`" in note
+            assert world.model.last.said == [("user", "look around"), ("user", note)]
+            assert [agent.name for agent in receipt.prompt.agents or ()] == ["explore", "nobody"]
+            again = await hf.sessions.prompt(session.id, id=f"msg_{resolve}", prompt=prompt, resolve=resolve)
+            assert again.admitted_seq == receipt.admitted_seq
+
+
 @pytest.mark.parametrize(
     "settings",
     [

@@ -57,7 +57,10 @@ def test_sessions_are_moved_and_the_source_says_where(holdfast: Machine, target:
         assert refused.code == 1
         assert f"its Sessions were moved to {holdfast.home}/new/holdfast.db" in refused.complaint
         assert "holdfast migrate --cancel" in refused.complaint
-    there = {"HOLDFAST_DATA": str(holdfast.home / "new")}
+    line = moved.out.splitlines()[-1]
+    assert line.startswith("to use it: ")
+    there = dict(setting.split("=", 1) for setting in line.removeprefix("to use it: ").split())
+    assert there == {"HOLDFAST_DATABASE": "sqlite", "HOLDFAST_DATA": str(holdfast.home / "new")}
     assert session in holdfast("sessions", **there).out
     doctor = holdfast("doctor", **there)
     assert (doctor.code, "all rows agree with the event log" in doctor.out) == (0, True)

@@ -286,7 +286,7 @@ async def test_a_prompt_that_cannot_fit_is_refused_with_the_numbers(holdfast: Ma
         assert await checkpoints(hf, session.id) == []
         (message,) = heard
         assert "mock/m takes 24,000 tokens" in message
-        assert "Switch the Session to a model with a larger window" in message
+        assert "switch the Session to a model with a larger window" in message
         outcome = await hf.sessions.outcome(session.id)
         assert outcome.type == "failed"
         assert "mock/m takes 24,000 tokens" in (outcome.error or "")

@@ -125,6 +125,24 @@ def test_a_full_disk_refuses_new_input_and_nothing_else(limited: Callable[..., S
     assert httpx2.get(f"{server.url}/api/session", auth=OWNER, verify=NO_TLS).status_code == 200
 
 
+def test_a_full_disk_is_visible_to_probes_metrics_health_and_log(limited: Callable[..., Server]) -> None:
+    """OPS-200, OPS-324: the server is not ready, says so everywhere, and writes one line."""
+    server = limited(disk_floor_bytes=2**50)
+    for _ in range(3):
+        ready = httpx2.get(f"{server.url}/readyz", verify=NO_TLS)
+        assert (ready.status_code, ready.text) == (503, "disk\n")
+        assert httpx2.get(f"{server.url}/healthz", verify=NO_TLS).status_code == 200
+        health = httpx2.get(f"{server.url}/api/health", auth=OWNER, verify=NO_TLS).json()
+        assert (health["healthy"], health["disk"]["floor"]) == (True, 2**50)
+    assert f"below {2**50:,} bytes" in post(server, "/api/session").json()["message"]
+    metrics = httpx2.get(f"{server.url}/metrics", auth=OWNER, verify=NO_TLS).text
+    assert f"holdfast_disk_floor_bytes {2**50}" in metrics
+    assert 0 < float(metrics.partition("\nholdfast_disk_free_bytes ")[2].split()[0]) < 2**50
+    server.process.terminate()
+    _, log = server.process.communicate(timeout=30)
+    assert log.count("is full: ") == 1
+
+
 def test_the_largest_body_is_a_setting(limited: Callable[..., Server]) -> None:
     """OPS-325."""
     server = limited(body_bytes=2048)

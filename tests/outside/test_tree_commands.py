@@ -56,7 +56,7 @@ def test_json_output_carries_the_events_of_subagents(tree: Ran, here: Invoke) ->
 def test_lists_show_roots_with_the_number_of_their_children(tree: Ran, here: Invoke) -> None:
     """API-570: children on request."""
     ((session_id, _, state, children, _),) = rows(here("sessions"))
-    assert (session_id, state, children) == (tree.session, "idle", "1")
+    assert (session_id, state, children) == (tree.session, "finished", "1")
     assert len(rows(here("sessions", "--children"))) == 2
     assert len(rows(here("sessions", "--all"))) == 2
     (found,) = json.loads(here("sessions", "--json").out)

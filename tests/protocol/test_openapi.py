@@ -48,6 +48,7 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     ("v2.event.subscribe", "200*session.status*.action.*"): "API-214: the action of a retry is not spelled out",
     # Ours.
     ("v2.health.get", "200.storage: added"): "STO-191: why the database cannot be used, while that lasts",
+    ("v2.health.get", "200.disk: added"): "OPS-324: that the disk has too little space, while that lasts",
     ("v2.agent.list", "200.data[].fences: added"): "TOL-400: rules that only narrow",
     ("v2.session.list", "query.archived: added"): "SES-027: put away or not",
     ("v2.session.*", "200.data*.fork: added"): "SES-320: where a fork comes from, as in OpenCode 2.0",
@@ -69,6 +70,9 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     ("v2.reference.list", "200.data[].problem: added"): "CAT-225: why it cannot be used",
     ("v2.*", "200*.structured: added"): "SES-311: the structured answer, and models that have a mode for it",
     ("v2.*", "200*.rejected: added"): "SES-313: why an answer did not have the form",
+    ("v2.*", "200*.before: added"): "SES-489: a revert that takes its message back too",
+    ("v2.session.compact", "payload*"): "CMP-040: what the summary should keep",
+    ("v2.session.revert.stage", "payload.before: added"): "SES-489: as above",
     ("v2.*", "403.role: added"): "OPS-303: the role that is needed",
     ("v2.*", "200*.time.pinned: added"): "OPS-112: what retention leaves alone",
     ("v2.*", "200*.saved: added"): "OPS-411: what the provider's cache saved",

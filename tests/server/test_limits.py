@@ -9,9 +9,10 @@ import pytest
 
 from holdfast.core.config.limits import ServerLimits
 from holdfast.schema.exceptions import InsufficientStorage, TooManyRequests
-from holdfast.server import limits as module
+from holdfast.server import disk_floor
 from holdfast.server.caller import Caller
-from holdfast.server.limits import COUNT_SECONDS, CREDENTIALS, DISK_SECONDS, RECOUNT_SECONDS, Limiting
+from holdfast.server.disk_floor import SECONDS, DiskFloor
+from holdfast.server.limits import COUNT_SECONDS, CREDENTIALS, RECOUNT_SECONDS, Limiting
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +28,9 @@ class World:
         self.counted = 0
 
     def limiting(self, **limits: Any) -> Limiting:
-        return Limiting(ServerLimits(**limits), folder=self.folder, count_sessions=self.count, now=lambda: self.time)
+        chosen = ServerLimits(**limits)
+        disk = DiskFloor(self.folder, chosen.disk_floor_bytes, now=lambda: self.time)
+        return Limiting(chosen, disk=disk, count_sessions=self.count, now=lambda: self.time)
 
     async def count(self) -> int:
         self.counted += 1
@@ -156,20 +159,20 @@ async def test_below_the_floor_nothing_new_is_accepted(here: World, monkeypatch:
         asked += 1
         return free * 2**20
 
-    monkeypatch.setattr(module, "_free_bytes", bytes_left)
+    monkeypatch.setattr(disk_floor, "_free_bytes", bytes_left)
     limiting = here.limiting()
     for _ in range(3):
         async with limiting.adding("input"):
             pass
     assert asked == 1
     free = 99
-    here.time += DISK_SECONDS
-    with pytest.raises(InsufficientStorage, match="99 MiB left") as refused:
+    here.time += SECONDS
+    with pytest.raises(InsufficientStorage, match="103,809,024 bytes free") as refused:
         async with limiting.adding("input"):
             raise AssertionError
     assert refused.value.limit == "disk_floor_bytes"
     free = 101
-    here.time += DISK_SECONDS
+    here.time += SECONDS
     async with limiting.adding("session"):
         pass
     async with here.limiting(disk_floor_bytes=0).adding("input"):

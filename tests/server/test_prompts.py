@@ -9,11 +9,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from tests.core.conftest import new_session
 from tests.server.conftest import PATIENCE, Wire, in_memory
 
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.llm.offline import Call, OfflineResponse, ScriptedTransport, Turn
 from holdfast.llm.route.transport import HttpRequest
+from holdfast.schema.prompt import Prompt
 from holdfast.server.app import App
 
 pytestmark = pytest.mark.anyio
@@ -81,6 +83,7 @@ async def test_files_get_their_media_type(wire: Wire, path: str, tmp_path: Path)
     admission = (await wire.post(f"{path}/prompt", sent)).data
 
     mimes = ["image/png", "application/x-directory", "text/html"]
+    assert admission["prompt"].pop("sent")  # agents are looked up
     assert admission["prompt"] == {
         "text": "see",
         "files": [{**file, "mime": mime} for file, mime in zip(files, mimes, strict=True)],
@@ -287,12 +290,14 @@ STRANGE = ('"quoted"', "\\", "line\nbreak", "😀", "with/slash", "%2F", "?#", '
 
 
 @pytest.mark.parametrize("rest", STRANGE)
-async def test_any_id_with_the_prefix_is_carried_faithfully(memory: Wire, rest: str) -> None:
-    """API-007, API-111, API-125: ids are checked by prefix only, so what follows must survive storage and paths."""
+async def test_an_id_that_an_earlier_version_accepted_stays_usable(memory: Wire, runtime: Runtime, rest: str) -> None:
+    """SES-488, API-007, API-111, API-125: it survives storage and paths. Nobody can choose such an id any more."""
     session, message = f"ses_{rest}", f"msg_{rest}"
-    await memory.create(id=session)
+    refused = await memory.post("/api/session", {"id": session})
+    assert (refused.status, refused.json["field"]) == (400, "id")
+    await new_session(runtime, id=session)
+    await runtime.sessions.prompt(session, Prompt(text="hi"), id=message)
     path = f"/api/session/{quote(session, safe='')}"
-    assert (await memory.post(f"{path}/prompt", {"id": message, "prompt": {"text": "hi"}})).status == 200
     assert (await memory.post(f"{path}/wait")).status == 204
 
     user, *answers = (await memory.get(f"{path}/context")).data

@@ -544,8 +544,11 @@ async def test_a_ticket_stands_for_credentials(runtime: Runtime) -> None:
 
 
 async def test_a_plain_request_is_no_upgrade(memory: Wire) -> None:
-    """API-164: the address is a WebSocket's."""
-    assert (await memory.get("/api/pty/pty_none/connect")).failure == (400, "InvalidRequestError")
+    """API-164: the address is a WebSocket's; an unknown terminal is told first."""
+    assert (await memory.get("/api/pty/pty_missing/connect")).failure == (404, "PtyNotFoundError")
+    id = (await memory.post("/api/pty", {"command": "/bin/sh"})).json["data"]["id"]
+    assert (await memory.get(f"/api/pty/{id}/connect")).failure == (400, "InvalidRequestError")
+    assert (await memory("DELETE", f"/api/pty/{id}")).status == 204
 
 
 # -- frames --------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import time
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.embedded.transfer import Cancelled, Migrated, Progress
 
 SHOWN_SECONDS = 0.2
+FILE_NAME = "holdfast.db"
 GO_ON = "Run the same command again to go on, or `holdfast migrate --cancel` to use the source again."
 
 
@@ -129,7 +131,13 @@ def _print_result(done: Migrated, to: str) -> None:
     if done.files:
         click.echo(printable(f"these files stay in {done.data}: {', '.join(done.files)}"))
     if to.startswith("sqlite:"):
-        click.echo("to use it: HOLDFAST_DATABASE=sqlite, with the file as holdfast.db in the data directory")
+        folder, name = os.path.split(stores.target)
+        if name == FILE_NAME:
+            click.echo(printable(f"to use it: HOLDFAST_DATABASE=sqlite HOLDFAST_DATA={shlex.quote(folder)}"))
+        else:
+            click.echo(
+                f"to use it: name it {FILE_NAME}, and set HOLDFAST_DATABASE=sqlite and HOLDFAST_DATA to its folder"
+            )
     else:
         click.echo(printable(f"to use it: HOLDFAST_DATABASE={to}, or holdfast.storage.url in your configuration"))
 

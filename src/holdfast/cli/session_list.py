@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from holdfast.client.generated.async_client import AsyncClient
-    from holdfast.schema.overview import OverviewSession
     from holdfast.schema.session import Session
 
 T = TypeVar("T", bound="Callable[..., object]")
@@ -88,16 +87,6 @@ async def list_sessions(
     return 0
 
 
-def state_of(told: OverviewSession) -> str:
-    """What a session does, in one word. One that is idle is named after how its last work ended, unless all is well."""
-    if told.state == "unfinished":
-        return "interrupted"
-    if told.state != "idle":
-        budget = told.state == "waiting" and any(wait.kind == "budget" for wait in told.waits)
-        return "paused" if budget else told.state
-    return told.outcome if told.outcome in ("failed", "interrupted") else "idle"
-
-
 def _print_table(found: Sequence[Session], states: dict[str, str], *, everywhere: bool) -> None:
     forks = any(session.fork is not None for session in found)
     parents = any(session.children for session in found)
@@ -127,18 +116,15 @@ def _print_narrow(found: Sequence[Session], states: dict[str, str]) -> None:
 
 
 async def _states(client: AsyncClient, found: Sequence[Session], broken: set[str | None]) -> dict[str, str]:
-    """`broken` are roots of trees with unfinished work that no process continues, and such sessions themselves."""
+    """`broken` are roots of trees with unfinished work that no process continues, and such sessions themselves: an idle
+    root is named after what is below it."""
     states: dict[str, str] = {}
     for start in range(0, len(found), AT_ONCE):
         ids = ",".join(session.id for session in found[start : start + AT_ONCE])
         for told in (await client.sessions.overview(ids=ids)).items:
-            states[told.session.id] = state_of(told)
-    return {
-        session.id: "interrupted"
-        if session.id in broken and states.get(session.id) in (None, "idle", "waiting")
-        else states.get(session.id, "")
-        for session in found
-    }
+            below = told.state == "idle" and told.session.id in broken
+            states[told.session.id] = "interrupted" if below else told.status
+    return {session.id: states.get(session.id, "") for session in found}
 
 
 async def _all(

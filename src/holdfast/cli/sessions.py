@@ -114,9 +114,10 @@ def fork(session_id: str, before: str | None, as_json: bool) -> None:
 
 @command.command()
 @session_argument
-def compact(session_id: str) -> None:
+@click.option("--instructions", metavar="TEXT", help="What the summary should keep or leave out.")
+def compact(session_id: str, instructions: str | None) -> None:
     """Summarise older messages of a session now."""
-    run_on_session(session_id, lambda client, id: _done(client.sessions.compact(id)))
+    run_on_session(session_id, lambda client, id: _done(client.sessions.compact(id, instructions=instructions)))
 
 
 @command.command()

@@ -12,8 +12,9 @@ import msgspec
 from holdfast.client.errors import ClientError
 from holdfast.client.transport import Request
 from holdfast.schema.codec import decoder, encode
+from holdfast.schema.errors import ServiceUnavailableError
 from holdfast.schema.event import EventEnvelope
-from holdfast.schema.exceptions import received
+from holdfast.schema.exceptions import ServiceUnavailable, received
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location, LocationInfo
 from holdfast.schema.sse import FrameTooLarge, SSEFrames
@@ -24,8 +25,8 @@ T = TypeVar("T")
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
 ACCEPTED = {"stream": EVENT_STREAM, "raw": "*/*"}
-EVERYWHERE = frozenset((403, 429, 507))
-"""Failures of any operation: a role that the caller lacks, and limits of the server."""
+EVERYWHERE = frozenset((403, 429, 503, 507))
+"""Failures of any operation: a role that the caller lacks, limits of the server, and an outage."""
 FRAME_LIMIT = 64 * 1024 * 1024
 """The largest event: the largest body that a server accepts, and what admission adds to it."""
 
@@ -182,16 +183,19 @@ class StreamDecoder(Generic[T]):
 
 
 def response_error(operation: Operation[Any], status: int, content_type: str, body: bytes) -> Exception:
-    shown = _message(body)
+    said = f"the server answered {status}: {_message(body)}"
     if status not in operation.errors and not (status in EVERYWHERE and content_type == JSON):
-        return ClientError("UnexpectedStatus", f"the server answered {status}: {shown}", status=status)
-    if content_type != JSON:
-        return ClientError("UnsupportedContentType", f"the server answered {status}: {shown}", status=status)
-    try:
-        parsed = decoder(dict[str, Any]).decode(body)
-        return received(str(parsed["_tag"] if "_tag" in parsed else parsed["name"]), status, parsed)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
-        return ClientError("MalformedResponse", f"the server answered {status}: {shown}", status=status)
+        error: Exception = ClientError("UnexpectedStatus", said, status=status)
+    elif content_type != JSON:
+        error = ClientError("UnsupportedContentType", said, status=status)
+    else:
+        try:
+            parsed = decoder(dict[str, Any]).decode(body)
+            return received(str(parsed["_tag"] if "_tag" in parsed else parsed["name"]), status, parsed)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
+            error = ClientError("MalformedResponse", said, status=status)
+    # A proxy in front of the server has words of its own for an outage.
+    return ServiceUnavailable(said) if status == ServiceUnavailableError.status else error
 
 
 def _message(body: bytes) -> str:

@@ -89,7 +89,8 @@ def follow(
     live: bool = False,
     **options: Unpack[FollowOptions],
 ) -> AsyncGenerator[Event, None]:
-    """Yields durable events of a Session after a sequence, without an end; with `live`, its live events too."""
+    """Yields durable events of a Session after a sequence; with `live`, its live events too. There is no end before the
+    Session is deleted: then it raises SessionNotFound."""
     return _follow(partial(client.sessions.events, session_id, live=live or None), _Sequence(after), options)
 
 

@@ -46,6 +46,8 @@ EVERY_TOOL = "*"
 URI_SCHEMES = ("data:", "file:", "mcp://")
 ADMISSION_SECONDS = 5.0
 """How long a caller that was cancelled waits for an admission; resolving a prompt may wait for a person."""
+EMPTY = "the prompt is empty: give it a text, files or skills"
+SHOWN = 100
 NO_ANSWER = "a prompt with `no_reply` has no answer; admit it with `hf.sessions.prompt`"
 NEW_SESSION_ONLY = "`directory` is for a new Session; a Session stays in its own directory"
 NOT_ANSWERED = "the prompt was not answered: it was withdrawn, or the work on it was ended before it began"
@@ -210,7 +212,11 @@ async def _to_completion(admitting: Coroutine[Any, Any, Admission]) -> Admission
 
 
 def _with_settings(prompt: PromptInput | str, settings: PromptSettings) -> PromptInput:
+    if not isinstance(prompt, str | PromptInput):
+        raise TypeError(f"a prompt is a text or a PromptInput, not {type(prompt).__name__}: {str(prompt)[:SHOWN]}")
     given = prompt_input(prompt)
+    if not (given.text.strip() or given.files or given.skills or settings.get("files")):
+        raise InvalidRequest(EMPTY, kind="Payload", field="prompt.text")
     if given.no_reply is True:
         raise InvalidRequest(NO_ANSWER, kind="Payload", field="prompt.noReply")
     if "model" in settings:

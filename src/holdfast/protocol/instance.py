@@ -19,10 +19,21 @@ class StorageWait(Record):
     reason: str
 
 
+class DiskLow(Record):
+    """The disk of the data directory has too little space: new input is refused, and what runs continues."""
+
+    free: int
+    """In bytes."""
+    floor: int
+    """The least with which new input is accepted."""
+
+
 class Health(Record):
     healthy: Literal[True]
     storage: StorageWait | None = None
     """Holdfast's own; left out while the database answers."""
+    disk: DiskLow | None = None
+    """Holdfast's own; left out while there is space."""
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (

@@ -69,6 +69,9 @@ CHECKED = "x-holdfast-checked"
 are accepted, as in the contract, and the input does not start."""
 
 
+INSTRUCTION_CHARACTERS = 10_000
+
+
 class CreatePayload(Record):
     id: SessionIDField | None = None
     agent: str | None = None
@@ -148,9 +151,16 @@ class SwitchModelPayload(Record):
     model: ModelInput
 
 
+class CompactPayload(Record):
+    instructions: Annotated[str, msgspec.Meta(max_length=INSTRUCTION_CHARACTERS)] | None = None
+    """What the summary should keep or leave out, for this one."""
+
+
 class StagePayload(Record):
     message_id: MessageIDField
     files: bool | None = None
+    before: bool | None = None
+    """Whether the message itself is taken back too, as a prompt is. Otherwise it stays."""
 
 
 class ForkPayload(Record):
@@ -276,6 +286,7 @@ _OF_SESSION = of_session(
         "v2.session.compact",
         "Summarise older history now, without a turn.",
         role="prompt",
+        payload=CompactPayload,
         errors=(ConflictError, ServiceUnavailableError),
     ),
     endpoint(

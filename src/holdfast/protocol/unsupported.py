@@ -53,13 +53,18 @@ class UnsupportedBesideShell(Record):
 
 
 class UnsupportedInCreation(Record):
-    """A Session that was meant to be a child would have no fence and no budget of the Session above it."""
+    """A Session that was meant to be a child would have no fence and no budget of the Session above it. One that was
+    meant for another directory would work in that of the server."""
 
     parent_id: msgspec.Raw = NOTHING
+    directory: msgspec.Raw = NOTHING
+    workspace_id: msgspec.Raw = NOTHING
 
 
 INSTEAD = {
     "parentID": "only the tool `subagent` makes children",
+    "directory": "its place is `location.directory`",
+    "workspaceID": "its place is `location.workspaceID`",
     "messageID": "the id of a prompt is `id`",
     "resolve": "it belongs beside `prompt`",
     "model": "choose the Session's model instead",

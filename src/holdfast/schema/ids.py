@@ -1,7 +1,14 @@
-"""Identifiers: prefixes and format. Making them needs a clock and is in core."""
+"""Identifiers: prefixes and format. Making them needs a clock and is in core.
+
+Invariants
+- An id that a caller chooses consists of letters, digits, `_` and `-`. Ids of another form are still read: earlier
+  versions, other servers and bundles have them.
+- An id is a name. Where a file or a header is named after one, `name_of_id` makes the name."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from typing import Annotated, NewType
 
 import msgspec
@@ -16,6 +23,11 @@ SessionIDField = Annotated[str, msgspec.Meta(pattern="^ses")]
 MessageIDField = Annotated[str, msgspec.Meta(pattern="^msg_")]
 EventIDField = Annotated[str, msgspec.Meta(pattern="^evt_")]
 
+ID_CHARACTERS = 100
+"""The longest id that a caller may choose."""
+_NAME = re.compile(rf"[0-9A-Za-z_-]{{1,{ID_CHARACTERS}}}")
+_DIGEST_CHARACTERS = 32
+
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 RANDOM_LENGTH = 14
 COUNTER_SPAN = 4096
@@ -26,6 +38,20 @@ _TIME_SPAN = (_MASK + 1) // COUNTER_SPAN
 
 def is_session_id(value: str) -> bool:
     return value.startswith("ses")
+
+
+def is_name(id: str) -> bool:
+    """Whether an id has the form that a caller may choose."""
+    return _NAME.fullmatch(id) is not None
+
+
+def name_of_id(id: str) -> str:
+    """The name of a file, or the value of a header, that stands for an id: the id itself, or for one of another form a
+    name that no other id has. It is never a path."""
+    if is_name(id):
+        return id
+    digest = hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARACTERS]
+    return f"id.{digest}"  # no name has a dot
 
 
 def format_id(prefix: str, stamp: int, random: str, *, descending: bool = False) -> str:

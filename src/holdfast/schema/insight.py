@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.schema.budget import BudgetInfo
 from holdfast.schema.model import ModelRef
 from holdfast.schema.record import Record
 
@@ -18,6 +19,8 @@ class WaitCause(Record):
     what: str
     ends: str
     id: str | None = None
+    budget: BudgetInfo | None = None
+    """As that of a wait."""
 
 
 class WaitInfo(Record):
@@ -36,6 +39,7 @@ class WaitInfo(Record):
         "input",
         "budget",
         "subagent",
+        "context",
     ]
     since: int
     """In milliseconds since the epoch."""
@@ -49,6 +53,8 @@ class WaitInfo(Record):
     """Of a `subagent`: the child. Of a request that a descendant made: that one."""
     cause: WaitCause | None = None
     """Of a `subagent`: what the child waits for, or the child of that one, and so on."""
+    budget: BudgetInfo | None = None
+    """Of a `budget`: the one that is used up, with its Session, its limits and what was used."""
 
 
 Stage = Literal["promoted", "compacting", "between", "dispatched", "answering", "waiting", "subagent"]

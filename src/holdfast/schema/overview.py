@@ -9,7 +9,7 @@ from holdfast.schema.permission import PermissionRequest
 from holdfast.schema.question import QuestionRequest
 from holdfast.schema.record import Record
 from holdfast.schema.session import Session
-from holdfast.schema.tree import NodeState
+from holdfast.schema.tree import Ending, NodeState, SessionStatus
 
 
 class ContextUse(Record):
@@ -24,8 +24,9 @@ class OverviewSession(Record):
     root_id: SessionIDField
     """The Session at the top of its tree, which is the Session itself if it has no parent."""
     state: NodeState
-    outcome: Literal["completed", "failed", "interrupted"] | None = None
-    """How its last activity ended, of an idle Session that has answered."""
+    status: SessionStatus
+    outcome: Ending | None = None
+    """How its last activity ended, if it is idle."""
     waits: tuple[WaitInfo, ...] = ()
     pending: int = 0
     """Admitted inputs that are not promoted yet."""

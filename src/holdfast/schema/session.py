@@ -45,6 +45,8 @@ class Revert(Record):
     snapshot: str | None = None
     diff: str | None = None
     files: tuple[RevertFile, ...] | None = None
+    before: bool | None = None
+    """Whether the message itself is taken back too. Otherwise it stays."""
 
 
 class ForkBefore(Record, tag_field="type", tag="before"):

@@ -220,6 +220,8 @@ class RevertCleared(SessionPayload):
 
 class RevertCommitted(SessionPayload):
     message_id: MessageIDField
+    before: bool | None = None
+    """As in what was staged. Then `LineageShortened`, in the same commit, has taken the message away."""
 
 
 # Private events: stored, replayed and projected, but never in the public stream.

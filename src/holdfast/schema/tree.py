@@ -13,6 +13,32 @@ NodeState = Literal["idle", "running", "waiting", "blocked", "unfinished", "pend
 an input cannot start. `unfinished`: no process works on what it has begun. `pending`: no process has begun with an
 input."""
 
+SessionStatus = Literal[
+    "new",
+    "finished",
+    "failed",
+    "stopped",
+    "running",
+    "waiting",
+    "paused",
+    "blocked",
+    "resuming",
+    "interrupted",
+    "pending",
+]
+"""The state of a Session in one word for people.
+
+With nothing to do: `new`, it was never active. `finished`: its last activity completed. `failed`: it ended with an
+error. `stopped`: somebody interrupted it, or it may take no more steps.
+
+With work: `running`, a process works on it, or on a subagent it waits for. `waiting`: a person has to answer a request,
+of the Session or of a subagent it waits for. `paused`: a budget is used up, which the wait names with its numbers.
+`blocked`: an input cannot start. `resuming`: its process has gone, and another one continues by itself.
+`interrupted`: its process has gone, and a person decides what becomes of the work. `pending`: no process has begun
+with an input."""
+
+Ending = Literal["completed", "failed", "interrupted"]
+
 TaskStatus = Literal["running", "completed", "error", "cancelled"]
 
 
@@ -47,6 +73,9 @@ class TreeNode(Record):
     agent: str | None = None
     model: ModelRef | None = None
     state: NodeState
+    status: SessionStatus
+    outcome: Ending | None = None
+    """How its last activity ended, if it is idle."""
     waits: tuple[WaitInfo, ...] = ()
     task: TreeTask | None = None
     """None for a Session without a parent."""

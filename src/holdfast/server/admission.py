@@ -78,9 +78,11 @@ def attaches_resources(prompt: Prompt) -> bool:
 async def resolve_prompt(
     services: LocationServices, session: Session, given: Prompt, *, mentions: bool
 ) -> ResolvedPrompt:
-    """The skills, and if asked for the mentions, of a prompt."""
+    """The skills and agents of a prompt, and if asked for the mentions in its text."""
     prompt = await with_skills(services, session, given)
-    return prompt, await services.mentions.resolve(session, prompt) if mentions else None
+    if mentions:
+        return prompt, await services.mentions.resolve(session, prompt)
+    return prompt, Mentioned(notes=await services.mentions.guidance(session, prompt))
 
 
 async def with_skills(services: LocationServices, session: Session, given: Prompt) -> Prompt:

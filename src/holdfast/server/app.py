@@ -30,6 +30,7 @@ from holdfast.server.callers import NODE as BY_NODE
 from holdfast.server.callers import Callers
 from holdfast.server.closed_folders import check_open
 from holdfast.server.decoding import BODY_LIMIT, BODY_SECONDS, decode_params, decode_payload, decode_query
+from holdfast.server.disk_floor import DiskFloor
 from holdfast.server.errors import to_public
 from holdfast.server.extensions import aborting, report_authenticated
 from holdfast.server.handlers.events import NODE, RELAY, SIGNATURE
@@ -39,7 +40,7 @@ from holdfast.server.locations import named_place, served_location
 from holdfast.server.metrics import metrics_reply
 from holdfast.server.outgoing import Outgoing, Stalled, unstalled
 from holdfast.server.probes import Probes
-from holdfast.server.reply import cors, enclose, error_reply, preflight, send_content
+from holdfast.server.reply import cors, enclose, error_reply, naming_ignored, preflight, send_content
 from holdfast.server.request_log import METRICS, PAGE, PREFLIGHT, REFUSED, RequestLog
 from holdfast.server.routes import Routes
 from holdfast.server.sse import HEADERS as STREAM_HEADERS
@@ -98,10 +99,9 @@ class App:
         self._runtime = runtime
         self._access = Access(credentials, hosts, origins)
         self._body_limit = limits.body_bytes if limits is not None else body_limit
+        self._disk = DiskFloor(runtime.paths.data, limits.disk_floor_bytes if limits is not None else 0)
         self._limiting = (
-            Limiting(limits, folder=runtime.paths.data, count_sessions=runtime.count_sessions)
-            if limits is not None
-            else None
+            Limiting(limits, disk=self._disk, count_sessions=runtime.count_sessions) if limits is not None else None
         )
         self._body_seconds = body_seconds
         self._pty_environment = pty_environment
@@ -109,7 +109,7 @@ class App:
         self._ptys = Lazy(self._make_ptys)
         self._routes = Routes(API, {"ptys": self._ptys})
         self._stopping = asyncio.Event()
-        self.probes = Probes(runtime, started=started)
+        self.probes = Probes(runtime, self._disk, started=started)
         self._request_log = RequestLog(runtime.observer.counters)
         self._pages = Lazy(self._make_pages) if page else None
         self._throttle = Throttle()
@@ -257,7 +257,7 @@ class App:
         if scope["path"] == METRICS and method in ("GET", "HEAD"):
             request.route = METRICS
             caller.check_all_projects("metrics, which are about all of them")
-            return await metrics_reply(self._runtime, self._request_log.followers)
+            return await metrics_reply(self._runtime, self._disk, self._request_log.followers)
         if method not in ("GET", "HEAD"):
             self._access.check_page(headers)
         endpoint, handler, path = self._routes.find(method, scope.get("raw_path") or scope["path"].encode())
@@ -279,21 +279,24 @@ class App:
         location = self._location(query, headers, caller) if scope_of is EndpointScope.LOCATION else None
         if location is not None:
             check_open(self._runtime, caller, location.directory)
+        params, asked = decode_params(endpoint, path), decode_query(endpoint, query)
+        payload, ignored = await self._payload(endpoint, headers, receive, caller)
         call = ApiCall(
             endpoint=endpoint,
             runtime=self._runtime,
             headers=headers,
             session=session,
             location=location,
-            params=decode_params(endpoint, path),
-            query=decode_query(endpoint, query),
-            payload=await self._payload(endpoint, headers, receive, caller),
+            params=params,
+            query=asked,
+            payload=payload,
             by_node=by_node,
             abandoned=partial(self._abandoned, receive),
             disconnected=partial(disconnected, receive),
             caller=caller,
             holding=partial(self._outgoing.page, caller.name),
             end=self._ends.end,
+            disk=self._disk,
         )
         with authored(caller.name):
             if endpoint.group != "ptys" or (self._other_nodes is None and not by_node):  # else it was recorded before
@@ -307,7 +310,8 @@ class App:
             else:
                 async with self._limiting.adding(endpoint.adds):
                     result = await handler()(call)
-        return enclose(endpoint.envelope, result, await self._place(call))
+        reply = enclose(endpoint.envelope, result, await self._place(call))
+        return naming_ignored(reply, ignored) if ignored else reply
 
     async def _read(self, handler: Handler, call: ApiCall) -> HttpReply:
         """What is read takes memory until it was sent: there is room for so many of one caller."""
@@ -316,7 +320,9 @@ class App:
             reply = enclose(call.endpoint.envelope, await handler(call), await self._place(call))
             return reply.replace(sent=room.pop_all().aclose)
 
-    async def _payload(self, endpoint: Endpoint, headers: Mapping[str, str], receive: Receive, caller: Caller) -> Any:
+    async def _payload(
+        self, endpoint: Endpoint, headers: Mapping[str, str], receive: Receive, caller: Caller
+    ) -> tuple[Any, list[str]]:
         reading = partial(
             decode_payload, endpoint, headers, receive, limit=self._body_limit, seconds=self._body_seconds
         )

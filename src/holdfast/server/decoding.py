@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
+from holdfast.protocol.sessions import CHECKED
 from holdfast.protocol.unsupported import INSTEAD, UnsupportedInCreation
 from holdfast.schema.codec import decoder
 from holdfast.schema.exceptions import ApiError, InvalidRequest, UnsupportedMediaType
+from holdfast.schema.ids import ID_CHARACTERS, is_name
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from holdfast.protocol.endpoint import Endpoint
     from holdfast.server.types import Receive
@@ -27,7 +29,8 @@ OWN_FIELDS = ("budget",)
 """Payload fields of the contract's operations that OpenCode does not have."""
 WHOLE_FIELDS = ("fields", "answer")
 """Of forms: what is wrong inside of them is told in the message."""
-ID_CHARACTERS = 100
+KEY_CHARACTERS = 100
+_KEYS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 EMPTY_VALUES = (b"null", b"false", b"{}", b"[]", b'""')
 
 
@@ -49,10 +52,11 @@ async def decode_payload(
     limit: int,
     seconds: float,
     keep: Callable[[int], None] = lambda size: None,
-) -> Any:
-    """`keep` is told how many bytes of the body are kept, and may raise."""
+) -> tuple[Any, list[str]]:
+    """The payload, and the paths of keys that mean nothing: the contract ignores them, unless the caller asks for
+    checks. `keep` is told how many bytes of the body are kept, and may raise."""
     if endpoint.payload is None:
-        return None
+        return None, []
     body = await json_body(headers, receive, limit=limit, seconds=seconds, keep=keep)
     try:
         payload = decoder(endpoint.payload).decode(body or b"{}")
@@ -61,13 +65,18 @@ async def decode_payload(
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _invalid(error, "Payload", fields=OWN_FIELDS) from error
     _check_new_id(getattr(payload, "id", None))
-    return payload
+    refused = _records(endpoint.unsupported) if endpoint.unsupported is not None else ()  # empty ones ask for nothing
+    unknown = [item for item in _unknown_keys(endpoint.payload, body) if item[0] not in refused]
+    if unknown and headers.get(CHECKED) == "1":
+        raise _unknown(*unknown[0])
+    return payload, [key for key, _ in unknown]
 
 
 def _check_new_id(id: str | None) -> None:
     """An id that the caller chose is in every answer about what it names."""
-    if id is not None and len(id) > ID_CHARACTERS:
-        raise InvalidRequest(f"An id has at most {ID_CHARACTERS} characters", kind="Payload", field="id")
+    if id is not None and not is_name(id):
+        message = f"An id has 1 to {ID_CHARACTERS} letters, digits, `_` and `-`. {id[:ID_CHARACTERS]!a} is none."
+        raise InvalidRequest(message, kind="Payload", field="id")
 
 
 async def json_body(
@@ -126,6 +135,39 @@ def _refuse_unsupported(found: Record, path: str = "") -> None:
             )
             message = f"`{name}` is not supported: {reason}. {outcome}."
             raise InvalidRequest(message, kind="Payload", field=name)
+
+
+def _unknown_keys(kind: Any, body: bytes | bytearray | msgspec.Raw, path: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Each key that a record does not have, with those that it has; also of the records in it."""
+    if not body:
+        return
+    known = _records(kind)
+    for key, value in _KEYS.decode(body).items():
+        if key not in known:
+            yield f"{path}{key}", [f"{path}{name}" for name in known]
+        elif (inner := known[key]) is not None and bytes(value).startswith(b"{"):
+            yield from _unknown_keys(inner, value, f"{path}{key}.")
+
+
+def _unknown(key: str, known: Collection[str]) -> ApiError:
+    import difflib
+
+    near = difflib.get_close_matches(key[:KEY_CHARACTERS], known, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"it takes {', '.join(f'`{name}`' for name in known)}."
+    shown = key[:KEY_CHARACTERS]
+    return InvalidRequest(f"{shown!a} is no key of this request: {hint} Nothing was done.", kind="Payload", field=shown)
+
+
+@cache
+def _records(kind: type[Record]) -> dict[str, type[Record] | None]:
+    """The keys of a record, with the one record that each may hold."""
+    found: dict[str, type[Record] | None] = {}
+    for field in msgspec.structs.fields(kind):
+        inner = [
+            one for one in get_args(field.type) or (field.type,) if isinstance(one, type) and issubclass(one, Record)
+        ]
+        found[field.encode_name] = inner[0] if len(inner) == 1 else None
+    return found
 
 
 def _decode_strings(kind: Any, values: Mapping[str, Any], where: str) -> Any:

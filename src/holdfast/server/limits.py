@@ -9,9 +9,7 @@ Invariants
 
 from __future__ import annotations
 
-import asyncio
 import math
-import os
 import time
 from collections import Counter, OrderedDict
 from contextlib import asynccontextmanager, contextmanager
@@ -21,11 +19,11 @@ from holdfast.schema.exceptions import InsufficientStorage, TooManyRequests
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-    from pathlib import Path
 
     from holdfast.core.config.limits import ServerLimits
     from holdfast.protocol.endpoint import Adding
     from holdfast.server.caller import Caller
+    from holdfast.server.disk_floor import DiskFloor
 
 UNLIMITED = frozenset(("local", "node"))
 OWNERS = frozenset(("password", "page", "anyone"))
@@ -40,7 +38,6 @@ BODY_SECONDS = 5
 FOLLOWER_SECONDS = 10
 COUNT_SECONDS = 60.0
 RECOUNT_SECONDS = 1.0
-DISK_SECONDS = 1.0
 
 
 class Limiting:
@@ -48,13 +45,12 @@ class Limiting:
         self,
         limits: ServerLimits,
         *,
-        folder: Path,
+        disk: DiskFloor,
         count_sessions: Callable[[], Awaitable[int]],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`folder` is on the disk whose free space is looked at."""
         self._limits = limits
-        self._folder = folder
+        self._disk = disk
         self._count_sessions = count_sessions
         self._now = now
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
@@ -63,7 +59,6 @@ class Limiting:
         self._arriving: Counter[str] = Counter()
         """Bytes of bodies that are being read."""
         self._sessions: tuple[int, float] | None = None
-        self._free: tuple[int, float] | None = None
 
     def check_rate(self, caller: Caller) -> None:
         """Count one request. Raises TooManyRequests."""
@@ -148,16 +143,10 @@ class Limiting:
             raise
 
     async def _check_disk(self) -> None:
-        floor, now = self._limits.disk_floor_bytes, self._now()
-        if not floor:
-            return
-        if self._free is None or now - self._free[1] >= DISK_SECONDS:
-            self._free = (await asyncio.to_thread(_free_bytes, self._folder), now)
-        if self._free[0] < floor:
+        space = await self._disk.space()
+        if space.is_low:
             raise InsufficientStorage(
-                f"The disk of the server has {self._free[0] // 2**20} MiB left, and nothing new is accepted below "
-                f"{floor // 2**20} MiB (`holdfast.limits.disk_floor_bytes`). Free some space; what runs goes on.",
-                limit="disk_floor_bytes",
+                f"The disk of the server has {space}. Free some space; what runs continues.", limit="disk_floor_bytes"
             )
 
     async def _check_sessions(self) -> None:
@@ -178,11 +167,3 @@ class Limiting:
     def _add_sessions(self, number: int) -> None:
         if self._sessions is not None:
             self._sessions = (self._sessions[0] + number, self._sessions[1])
-
-
-def _free_bytes(folder: Path) -> int:
-    """For a user who is not root, on the disk of the folder, which may not exist yet where Sessions are elsewhere."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize

@@ -10,13 +10,15 @@ from holdfast.server.types import HttpReply
 
 if TYPE_CHECKING:
     from holdfast.core.runtime.runtime import Runtime
+    from holdfast.server.disk_floor import DiskFloor
 
 HEALTH, READINESS = "/healthz", "/readyz"
 
 
 class Probes:
-    def __init__(self, runtime: Runtime, *, started: bool) -> None:
+    def __init__(self, runtime: Runtime, disk: DiskFloor, *, started: bool) -> None:
         self._runtime = runtime
+        self._disk = disk
         self.started = started
         self.stopping = False
 
@@ -37,7 +39,9 @@ class Probes:
             return "stopping"
         if self._runtime.placement.draining:
             return "draining"
-        return "storage" if self._storage_lost() else None
+        if self._storage_lost():
+            return "storage"
+        return "disk" if self._disk.space_now().is_low else None
 
     def _storage_lost(self) -> bool:
         outage = self._runtime.database.outage()

@@ -193,7 +193,9 @@ class PtyServer:
         return PtyTicket(ticket=ticket, expires_in=LIFETIME_SECONDS)
 
     async def connect(self, call: ApiCall) -> bool:
-        """Refuses a request without an upgrade."""
+        """Refuses a request without an upgrade, an unknown terminal first."""
+        async with self._ptys(call) as ptys:
+            ptys.get(call.params.pty_id)
         raise InvalidRequest(WEBSOCKET_ONLY)
 
     async def upgrade(self, scope: Scope, receive: Receive, send: Send) -> None:

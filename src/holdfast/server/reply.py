@@ -9,7 +9,7 @@ from holdfast.schema.codec import encode
 from holdfast.server.types import HistoryOf, HttpReply, PageOf, RawBody
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from holdfast.schema.errors import ProjectCopyError, PublicError
     from holdfast.schema.location import LocationInfo
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 PART_BYTES = 256 * 1024
+IGNORED = b"x-holdfast-ignored"
+"""Header with the keys of a request that mean nothing."""
+MOST_KEYS = 10
+KEY_CHARACTERS = 100
 # Project files are served inert: they cannot run scripts under this server's origin.
 INERT: Headers = [(b"x-content-type-options", b"nosniff"), (b"content-security-policy", b"sandbox")]
 
@@ -43,6 +47,12 @@ def enclose(envelope: Envelope, result: Any, location: LocationInfo | None) -> H
             return HttpReply(200, encode({"data": history.items, "hasMore": history.has_more}))
         case Envelope.BARE:
             return HttpReply(200, encode(result))
+
+
+def naming_ignored(reply: HttpReply, keys: Sequence[str]) -> HttpReply:
+    """The response with the keys of the body that mean nothing, so that a caller who misspelled one can see it."""
+    shown = ", ".join(ascii(key[:KEY_CHARACTERS])[1:-1] for key in keys[:MOST_KEYS])
+    return reply.replace(headers=(*reply.headers, (IGNORED, shown.encode())))
 
 
 def error_reply(error: PublicError | ProjectCopyError, *, challenge: bool = True) -> HttpReply:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.protocol.endpoint import Endpoint
     from holdfast.schema.location import Location
     from holdfast.schema.session import Session
+    from holdfast.server.disk_floor import DiskFloor
     from holdfast.server.stream_ends import StreamEnd
 
 Scope = MutableMapping[str, Any]
@@ -61,6 +62,7 @@ class ApiCall(Frozen):
     """Around each stored page that is sent to a follower."""
     end: Callable[[str], None] = lambda id: None
     """Ends the streams of a token that was revoked."""
+    disk: DiskFloor | None = None
 
     async def while_connected(self, work: Coroutine[Any, Any, T], *, also_stopping: bool = False) -> T:
         """Run work that may wait for a person and has no effect before it ends: it is cancelled when the caller

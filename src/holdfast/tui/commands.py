@@ -156,10 +156,10 @@ class Commands:
         await self._operations.open(forked)
         self._app.notify(f"this is a fork of {session.title}; /sessions goes back")
 
-    async def _compact(self, _: str) -> None:
+    async def _compact(self, instructions: str) -> None:
         if (session := self._current()) is not None:
             self._app.notify("compacting")
-            await self._operations.client.sessions.compact(session.id)
+            await self._operations.client.sessions.compact(session.id, instructions=instructions or None)
 
     # -- undo ---------------------------------------------------------------------------------------------------
 
@@ -175,7 +175,9 @@ class Commands:
         if prompt is None:
             self._app.notify("there is no prompt to undo")
             return
-        revert = await self._operations.client.sessions.stage_revert(session.id, message_id=prompt.id, files=True)
+        revert = await self._operations.client.sessions.stage_revert(
+            session.id, message_id=prompt.id, files=True, before=True
+        )
         self._operations.screen.composer.prepend(prompt.text)
         count = len(revert.files or ())
         files = f"{count} file{'' if count == 1 else 's'} restored" if count else "no file changed"

@@ -50,7 +50,7 @@ PUBLIC = {
     "compaction.ended.2": "messageID reason text recent",
     "revert.staged.1": "revert",
     "revert.cleared.1": "",
-    "revert.committed.1": "messageID",
+    "revert.committed.1": "messageID before?",
     "compaction.failed.1": "messageID error",
 }
 SESSION_RECORD = """

@@ -186,3 +186,25 @@ def test_the_check_looks_into_every_table() -> None:
             found.add(str(name))
     check = load_queries()["purge.left"]
     assert {table for table in found if f"from {table} " not in check} == set(SHORT_LIVED)
+
+
+@pytest.mark.parametrize("odd", ["ses_x/../../escape", "ses_\x1b[2J\n"])
+async def test_a_session_with_an_id_of_an_earlier_version_is_used_exported_and_removed(
+    runtime: ToolRuntime, tmp_path: Path, odd: str
+) -> None:
+    """SES-488, OPS-114: no path and no header has anything of such an id, and other Sessions go with it."""
+    folder = tmp_path / "deep" / "export"
+    (folder / "ses_x").mkdir(parents=True)
+    use_policy(runtime, age=0, export=str(folder))
+    for id in (odd, "ses_plain"):
+        session = await new_session(runtime, id=id)
+        await runtime.sessions.prompt(session.id, Prompt(text="go"))
+        await runtime.sessions.wait(session.id)
+        assert (await runtime.sessions.outcome(session.id)).type == "completed"
+        assert (await runtime.sessions.get(id)).id == id
+    report = await runtime.retention.run()
+    assert {item.id for item in report.items} == {odd, "ses_plain"}
+    assert report.notes == ()
+    written = [path for path in (tmp_path / "deep").rglob("*") if path.is_file()]
+    assert sorted(map(str, written)) == sorted(report.exported)
+    assert {path.parent for path in written} == {folder}

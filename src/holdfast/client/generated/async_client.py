@@ -195,11 +195,12 @@ class SessionsGroup:
             options=options,
         )
 
-    async def compact(self, session_id: str, *, options: Options | None = None) -> None:
+    async def compact(self, session_id: str, *, instructions: str | None = None, options: Options | None = None) -> None:
         """Summarise older history now, without a turn. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError."""
         await self._core.call(
             operations.SESSIONS_COMPACT,
             params={"sessionID": session_id},
+            payload={"instructions": instructions},
             options=options,
         )
 
@@ -211,12 +212,12 @@ class SessionsGroup:
             options=options,
         )
 
-    async def stage_revert(self, session_id: str, *, message_id: str, files: bool | None = None, options: Options | None = None) -> Revert:
+    async def stage_revert(self, session_id: str, *, message_id: str, files: bool | None = None, before: bool | None = None, options: Options | None = None) -> Revert:
         """Restore the files to their state at a message. The conversation stays until the revert is committed. Fails with MessageNotFoundError, UnknownError, SessionNotFoundError."""
         return await self._core.call(
             operations.SESSIONS_STAGE_REVERT,
             params={"sessionID": session_id},
-            payload={"messageID": message_id, "files": files},
+            payload={"messageID": message_id, "files": files, "before": before},
             options=options,
         )
 

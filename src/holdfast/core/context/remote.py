@@ -117,6 +117,10 @@ class RemoteInstructions:
             return EMPTY
         return combine(make(self._source(url)) for url in urls)
 
+    def fetched(self, urls: Sequence[str]) -> dict[str, int]:
+        """Those of these URLs that are being fetched, as people see them, each with the time when that began."""
+        return {shown(url): self._fetched_at[url] for url in urls if url in self._fetching and url in self._fetched_at}
+
     async def close(self) -> None:
         for task in self._fetching.values():
             task.cancel()

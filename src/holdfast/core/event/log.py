@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 NOTHING_BETWEEN: Mapping[int, Sequence[Record]] = MappingProxyType({})
 LIVE_MARK = b'{"live":true,'
 """How a live event begins in a Session's own stream, where nearly all others are durable."""
+LAST = "session.deleted"
+"""The type of the last event of a Session."""
 
 
 class Page(Frozen):
@@ -64,6 +66,8 @@ class Page(Frozen):
     events: list[EventEnvelope]
     reached: int
     exhausted: bool
+    last: bool
+    """Whether there will be no further event: its Session was deleted."""
 
 
 class EventLog:
@@ -191,7 +195,10 @@ class EventLog:
         """Public events after a sequence, bounded in number and size. Events of unknown types are skipped."""
         rows, exhausted = await read_page(self._database, aggregate_id, after=after, limit=limit)
         events = [row.envelope(aggregate_id) for row in rows if row.type in self._manifest.public_types]
-        return Page(events, rows[-1].seq if rows else after, exhausted)
+        if rows:
+            return Page(events, rows[-1].seq, exhausted, rows[-1].type.startswith(LAST))
+        gone = after >= 0 and await self.latest(aggregate_id) < 0  # purged before the deletion was read
+        return Page(events, after, exhausted=True, last=gone)
 
     async def history(self, aggregate_id: str, *, after: int = -1, limit: int = 50) -> tuple[list[EventEnvelope], bool]:
         """A page of public events, filtered before paging, and whether there are more."""
@@ -205,8 +212,8 @@ class EventLog:
     async def tail(
         self, aggregate_id: str, *, after: int = -1, holding: Holding = nullcontext
     ) -> AsyncIterator[list[EventEnvelope]]:
-        """Replay public events after a sequence, then follow new ones, until the iterator is closed or the log is.
-        `holding` is entered for each page, from before it is read until the next one is asked for.
+        """Replay public events after a sequence, then follow new ones, until the iterator or the log is closed, or the
+        Session deleted. `holding` is entered for each page, from before it is read until the next one is asked for.
 
         The signal is registered before the first read: a commit during the read is seen by the read or by the flag."""
         with self.signals.follow(aggregate_id) as dirty:
@@ -218,7 +225,7 @@ class EventLog:
                     if page.events:
                         yield page.events
                 if page.exhausted:
-                    if self.signals.closed:
+                    if self.signals.closed or page.last:
                         return
                     await dirty.wait()
 
@@ -241,16 +248,16 @@ class EventLog:
                     yield [encode(event) for event in page.events]
         async with self.relay.observe(aggregate_id=aggregate_id) as subscription:
             ended = set()
-            exhausted = False
+            exhausted = deleted = False
             while not exhausted:
                 async with holding():
                     page = await self.page(aggregate_id, after=after)
-                    after, exhausted = page.reached, page.exhausted
+                    after, exhausted, deleted = page.reached, page.exhausted, page.last
                     ended |= {block_of_end(event.type, event.data) for event in page.events}
                     if page.events:
                         yield [encode(event) for event in page.events]
             yield []
-            while batch := await subscription.next():
+            while not deleted and (batch := await subscription.next()):
                 chosen: list[bytes] = []
                 for item in batch:
                     if item.seq is None:
@@ -260,6 +267,7 @@ class EventLog:
                         after = item.seq
                         if item.type in self._observable:
                             chosen.append(item.wire)
+                        deleted = deleted or item.type == LAST
                 if chosen:
                     yield chosen
 

@@ -68,7 +68,10 @@ class LocationContext:
         mcp: McpTools,
         log: EventLog,
         diagnostics: Callable[[], list[Diagnostic]],
+        fetched: Callable[[], dict[str, int]],
     ) -> None:
+        """`fetched` returns remote instructions that are being fetched, with the time when that began."""
+        self.fetched = fetched
         self._location = location
         self._registry = registry
         self._application = application
@@ -204,4 +207,5 @@ def open_location_context(
         mcp,
         sessions.log,
         diagnostics,
+        lambda: shared.remote.fetched(settings().instructions.urls()),
     )

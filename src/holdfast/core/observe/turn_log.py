@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.observe.log_context import fields
 from holdfast.schema import session_event as ev
+from holdfast.schema.pattern import pattern
 from holdfast.schema.turn_event import TurnAbandoned, TurnDispatched
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from holdfast.schema.session import Tokens
 
 WARNED = (ev.Retried, ev.StepFailed, TurnAbandoned, ev.CompactionFailed)
+
+CAUSE_CHARACTERS = 100
+_QUOTED = pattern(r"[:;'\"`{\[(<\n]")
 
 log = logging.getLogger("holdfast.turn")
 
@@ -32,9 +36,8 @@ class TurnLog:
                 _say(logging.WARNING, "provider retried", event, attempt=event.attempt, status=status)
             case ev.StepFailed():
                 used = _used(event.tokens, event.cost)
-                _say(
-                    logging.WARNING, "turn failed", event, turn=event.assistant_message_id, **self._turn(event), **used
-                )
+                told = {"error": event.error.code, "cause": cause_of(event.error.message), **self._turn(event), **used}
+                _say(logging.WARNING, "turn failed", event, turn=event.assistant_message_id, **told)
             case TurnAbandoned():
                 _say(logging.WARNING, "turn abandoned", event, **self._turn(event))
             case ev.CompactionFailed():
@@ -77,6 +80,11 @@ class TurnLog:
         if turn is None:
             return {}
         return {"model": f"{turn.provider}/{turn.model}", "ms": max(0, event.timestamp - turn.since)}
+
+
+def cause_of(message: str) -> str:
+    """The beginning of an error, which is in our words: what providers, files and prompts say comes after a mark."""
+    return _QUOTED.split(message, maxsplit=1)[0].strip()[:CAUSE_CHARACTERS]
 
 
 def _used(tokens: Tokens | None, cost: float | None) -> dict[str, Any]:

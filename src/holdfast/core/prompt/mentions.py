@@ -37,7 +37,7 @@ from holdfast.schema.prompt import AgentAttachment, FileAttachment
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.core.agent.agents import Agents
+    from holdfast.core.agent.agents import Agents, AgentSelection
     from holdfast.core.agent.callable_agents import CallableAgents
     from holdfast.core.filesystem.content import Content
     from holdfast.core.filesystem.image import ImageLimits
@@ -92,14 +92,24 @@ class Mentions:
                 found = await asyncio.to_thread(self._lookup.find, prompt.text, names, most, template)
         except TimeoutError:
             return Mentioned(notes=(SLOW.format(seconds=SECONDS),))
-        chosen = self._agents.select((prompt.options and prompt.options.agent) or session.agent)
-        mentioned = await self._resolve(found, most, session.id, chosen.id)
-        named = dict.fromkeys(item.name for item in (*(prompt.agents or ()), *mentioned.agents))
-        if not named or chosen.agent is None:
-            return mentioned
-        callable_agents = await self._callable_agents.for_prompt(session, chosen.agent)
-        guidance = agent_guidance(named, {agent.id for agent in callable_agents})
+        mentioned = await self._resolve(found, most, session.id, self._chosen(session, prompt).id)
+        guidance = await self.guidance(session, prompt, mentioned.agents)
         return mentioned.replace(notes=(*mentioned.notes, *guidance))
+
+    async def guidance(
+        self, session: Session, prompt: Prompt, mentioned: Sequence[AgentAttachment] = ()
+    ) -> tuple[str, ...]:
+        """Notes about the agents that the prompt names, and those that its text mentions."""
+        named = dict.fromkeys(item.name for item in (*(prompt.agents or ()), *mentioned))
+        chosen = self._chosen(session, prompt)
+        if not named or chosen.agent is None:
+            return ()
+        callable_agents = await self._callable_agents.for_prompt(session, chosen.agent)
+        return agent_guidance(named, {agent.id for agent in callable_agents})
+
+    def _chosen(self, session: Session, prompt: Prompt) -> AgentSelection:
+        """The agent that answers the prompt."""
+        return self._agents.select((prompt.options and prompt.options.agent) or session.agent)
 
     def _names(self) -> Names:
         """A reference whose first fetch is due is fetched from now on, so that the next mention finds it."""

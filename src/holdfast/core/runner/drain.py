@@ -24,7 +24,7 @@ from holdfast.core.runner.task_prompts import task_call
 from holdfast.core.runner.titles import AGENT as TITLE
 from holdfast.core.runner.turn_options import NO_OPTIONS, asks_nothing
 from holdfast.core.session.activity import described, goes_on_by_itself
-from holdfast.core.session.answer_outcome import TURN_INTERRUPTED
+from holdfast.core.session.answer_outcome import ACTIVITY_ABANDONED, TURN_INTERRUPTED
 from holdfast.core.session.errors import BudgetReached, Interrupted, TurnLimitReached, UnfinishedWork
 from holdfast.schema.deferred import deferred
 from holdfast.schema.model import ModelRef
@@ -48,7 +48,6 @@ else:
     compaction = deferred("holdfast.core.runner.compaction")
     shell_messages = deferred("holdfast.core.runner.shell_messages")
 
-ABANDONED = "abandoned"
 DID_NOT_FIT = "the request did not fit"
 NO_MODEL = ModelRef(id="unknown", provider_id="unknown")
 """In the record of a turn that failed before anything was chosen."""
@@ -97,7 +96,7 @@ class Drain:
     async def abandon(self, told: Mapping[tuple[str, str], str]) -> None:
         """Close what an earlier drain left open, and do no more. `told` is what the model is told about calls, by
         message and call id."""
-        async with self._begun(await self._start(), ends=ABANDONED, told=told):
+        async with self._begun(await self._start(), ends=ACTIVITY_ABANDONED, told=told):
             pass
 
     async def compact(self, instructions: str | None) -> None:

@@ -21,6 +21,7 @@ from holdfast.core.session.input_errors import LifecycleConflict
 from holdfast.llm.answer_format import AskedFormat, without_thinking
 from holdfast.llm.request import Generation, HttpOverlay, SystemPart, choice, update
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.ids import name_of_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -310,10 +311,11 @@ def with_tool(tools: tuple[ToolDefinition, ...], own: ToolDefinition | None) -> 
 def session_headers(session: Session, configured: dict[str, str]) -> dict[str, str]:
     """Every request carries the id of its Session, and the one by which gateways route requests with a common prefix to
     one place."""
-    parent = {"x-parent-session-id": session.parent_id} if session.parent_id else {}
-    return {**configured, "x-session-affinity": cache_id(session), "X-Session-Id": session.id, **parent}
+    parent = {"x-parent-session-id": name_of_id(session.parent_id)} if session.parent_id else {}
+    own = name_of_id(session.id)
+    return {**configured, "x-session-affinity": cache_id(session), "X-Session-Id": own, **parent}
 
 
 def cache_id(session: Session) -> str:
     """The id by which providers keep the prefix of requests: a fork shares that of the Session it goes back to."""
-    return session.fork.root_id if session.fork is not None else session.id
+    return name_of_id(session.fork.root_id if session.fork is not None else session.id)

@@ -109,6 +109,7 @@ class TurnPublisher:
         self.message_id = message_id
         if used is not None:
             self.used, self.price = used.tokens, lambda tokens: used.cost
+            self._answer_recorded = True
         self.finish = llm.StepFinish(reason="tool-calls")
         self.called = self._adopted = True
         for call in calls:
@@ -249,7 +250,7 @@ class TurnPublisher:
 
     def answered(self) -> TurnAnswered | None:
         """What to record when the answer is complete and its calls take long, once."""
-        if self.finish is None or self._adopted or self._answer_recorded:
+        if self.finish is None or self._answer_recorded:
             return None
         self._answer_recorded = True
         now, session_id = self._clock.now(), self.of.session_id

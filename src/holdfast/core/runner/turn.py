@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.permission.errors import TurnEnded
 from holdfast.core.runner.allowance import ASK_FROM
 from holdfast.core.runner.publish import TOOL_INTERRUPTED
-from holdfast.core.session.answer_outcome import TURN_INTERRUPTED, TURN_SUSPENDED
+from holdfast.core.session.answer_outcome import LAST_STEP_REACHED, TURN_INTERRUPTED, TURN_SUSPENDED
 from holdfast.core.session.errors import Interrupted, RepeatedCalls, StructuredOutputError
 from holdfast.core.session.interrupt import ABANDONED, STOPPED
 from holdfast.core.tool.builtin.authorize import Denied
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from holdfast.llm.stream import Prepared
     from holdfast.schema.record import Record
 
-LAST_STEP_REACHED = "all steps were used"
 LAST_STEP_CALL = "Tools are disabled after the maximum agent steps"
 OVERFLOW = "context-overflow"
 ANSWER_SECONDS = 1.0

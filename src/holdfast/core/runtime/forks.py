@@ -100,8 +100,12 @@ class Forks:
             return _Message(place.seq, before)
         if source.revert is None:
             return None
-        kept = await self._store.place(source.id, source.revert.message_id)
-        return await self._message("fork.next", session_id=source.id, after=kept.seq) if kept is not None else None
+        boundary = await self._store.place(source.id, source.revert.message_id)
+        if boundary is None:
+            return None
+        if source.revert.before:
+            return _Message(boundary.seq, source.revert.message_id)
+        return await self._message("fork.next", session_id=source.id, after=boundary.seq)
 
     async def _forked(self, source: SessionRecord, session_id: str, through: int, now: int) -> SessionForked:
         """What is taken over from the source, as of a sequence."""

@@ -3,12 +3,11 @@ that are not told and have nothing to do are not read."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.core.runtime.text_search import pattern_of
-from holdfast.core.session.answer_outcome import ending_of
 from holdfast.core.session.stored_sessions import SessionRow
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
@@ -151,8 +150,9 @@ class Overview:
             OverviewSession(
                 session=session,
                 root_id=states.places[session.id].root_id,
-                state=(state := states.state(session.id)),
-                outcome=_ending(details.get(session.id)) if state == "idle" else None,
+                state=states.state(session.id),
+                status=states.status(session.id),
+                outcome=states.outcome(session.id),
                 waits=states.waits(session.id),
                 pending=states.rows[session.id].pending,
                 requests=requests[session.id],
@@ -169,29 +169,16 @@ class _Step(Frozen):
     tokens: Tokens
 
 
-class _Ending(Frozen):
-    error: str | None
-    finish: str | None
-    rejected: str | None
-
-
 class _Details(Frozen):
     id: str
     text: str | None
     """The beginning of the newest text of an answer."""
     step: _Step | None
     """The newest one whose usage is known."""
-    ending: _Ending | None
-    """Of the newest answer."""
 
 
 def _conditions(chosen: OverviewFilter) -> dict[str, Value]:
     return {"directory": chosen.directory, "search": pattern_of(chosen.search) if chosen.search else None}
-
-
-def _ending(details: _Details | None) -> Literal["completed", "failed", "interrupted"] | None:
-    found = details.ending if details is not None else None
-    return ending_of(found.error, found.finish, rejected=found.rejected is not None) if found is not None else None
 
 
 def _line(session_id: str, states: States, details: dict[str, _Details]) -> str | None:

@@ -3,7 +3,8 @@
 Invariants
 - What was pinned, changed or began to work since it was chosen stays: the heads of the logs are read before the last
   look at the Sessions, and a deletion requires them.
-- A tree is removed only after its bundle is complete, where one is asked for."""
+- A tree is removed only after its bundle is complete, where one is asked for.
+- A tree that cannot be exported or removed stays, with a note: it keeps no other one."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from holdfast.core.runtime.purges import Removed
 from holdfast.core.runtime.retention import DAY, RetentionChoice
 from holdfast.core.session.errors import PurgeRefused, SessionNotFound
 from holdfast.schema.exceptions import Conflict, HoldfastError, InvalidRequest
+from holdfast.schema.ids import name_of_id
 from holdfast.schema.retention import RetentionItem, RetentionReport
 
 if TYPE_CHECKING:
@@ -167,7 +169,7 @@ class RetentionRuns:
                 heads = await self._purges.heads([id for ids in members.values() for id in ids])
                 ready = await self._unchanged([item for item in batch if item.id in members], notes)
                 if export is not None:
-                    exported += [await self._export(item, export) for item in ready]
+                    ready = [item for item in ready if await self._export(item, export, exported, notes)]
                 trees = {item.id: {id: heads[id] for id in members[item.id] if id in heads} for item in ready}
                 kept = await self._purges.delete_unused(trees)
                 notes += [f"{id} stays: {error}" for id, error in kept.items()]
@@ -193,10 +195,17 @@ class RetentionRuns:
                 continue  # somebody else purged it
         return members, refused
 
-    async def _export(self, item: RetentionItem, folder: Path) -> str:
-        path = folder / f"{item.id}.holdfast"
-        await self._bundles().export([item.id], path)
-        return str(path)
+    async def _export(self, item: RetentionItem, folder: Path, exported: list[str], notes: list[str]) -> bool:
+        """Whether the bundle of a tree is complete. A tree without one stays; the others do not wait for it."""
+        path = folder / f"{name_of_id(item.id)}.holdfast"
+        try:
+            await self._bundles().export([item.id], path)
+        except (HoldfastError, OSError) as error:
+            log.warning("retention keeps %s: its bundle was not written: %s", item.id, error)
+            notes.append(f"{item.id} stays: its bundle was not written: {error}")
+            return False
+        exported.append(str(path))
+        return True
 
     async def _unchanged(self, items: Sequence[RetentionItem], notes: list[str]) -> list[RetentionItem]:
         same = await self._choice.unchanged(items)

@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from holdfast.core.database.errors import Moved
 from holdfast.core.runtime.end_work import end_work
@@ -50,8 +50,9 @@ class Reverts:
         self._clock = clock
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def stage(self, session_id: str, message_id: str, *, files: bool = True) -> Revert:
-        """The message stays; everything after it is what would be undone. Staging again moves the boundary exactly."""
+    async def stage(self, session_id: str, message_id: str, *, files: bool = True, before: bool = False) -> Revert:
+        """Everything after the message is what would be undone; the message stays, unless `before` is set. Staging
+        again moves the boundary exactly."""
         await self._store.message(session_id, message_id)
         async with self._turn(session_id):
             self._execution.placement.check_files((await self._store.get(session_id)).location)
@@ -59,6 +60,8 @@ class Reverts:
             session = await self._store.get(session_id)
             async with self._locations.use(session.location) as services:
                 revert = await self._restore(session, message_id, services.snapshots, files=files)
+            if before:
+                revert = replace(revert, before=True)
             staged = RevertStaged(timestamp=self._clock.now(), session_id=session_id, revert=revert)
             await self._log.publish(staged, location=session.location)
         return revert
@@ -107,10 +110,13 @@ class Reverts:
         if place is None:
             raise UnknownBoundary
         now = self._clock.now()
-        committed = RevertCommitted(timestamp=now, session_id=session.id, message_id=revert.message_id)
-        if (shared := place.shared_seq(session.id)) is None:
+        committed = RevertCommitted(
+            timestamp=now, session_id=session.id, message_id=revert.message_id, before=revert.before
+        )
+        if place.shared_seq(session.id) is None and not revert.before:
             return RevertDecision((committed,), unmoved(session.id, head))
-        shortened = LineageShortened(timestamp=now, session_id=session.id, through_seq=shared)
+        through = place.seq - 1 if revert.before else place.seq
+        shortened = LineageShortened(timestamp=now, session_id=session.id, through_seq=through)
         return RevertDecision((shortened, committed), unmoved(session.id, head))
 
     def _turn(self, session_id: str) -> asyncio.Lock:

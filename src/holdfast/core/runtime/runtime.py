@@ -350,7 +350,7 @@ class Runtime:
             moves=Moves(self.log, self.store, self.execution, self.project, clock, Git(self._environment)),
             forks=Forks(self.log, self.store, self.database, self.epochs, ids, clock),
             recovery=self.recovery,
-            waits=Waits(self.database, self.store, self.execution, self._ownership, clock),
+            waits=Waits(self.database, self.store, self.execution, self._ownership, self.locations, clock),
             check=PromptCheck(self.locations, self.epochs),
             tree_changes=tree_changes,
             purges=self.purges,

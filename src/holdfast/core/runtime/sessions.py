@@ -229,9 +229,11 @@ class Sessions:
     async def move(self, session_id: str, directory: str, *, move_changes: bool = False) -> None:
         await self._detached(self._moves.move(session_id, directory, move_changes=move_changes))
 
-    async def stage_revert(self, session_id: str, message_id: str, *, files: bool = True) -> Revert:
+    async def stage_revert(
+        self, session_id: str, message_id: str, *, files: bool = True, before: bool = False
+    ) -> Revert:
         await self._store.get(session_id)
-        return await self._detached(self._reverts.stage(session_id, message_id, files=files))
+        return await self._detached(self._reverts.stage(session_id, message_id, files=files, before=before))
 
     async def clear_revert(self, session_id: str) -> None:
         await self._detached(self._reverts.clear(session_id))

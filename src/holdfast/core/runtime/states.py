@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.database.read import Read
 from holdfast.core.runtime.subagent_wait import Delegation, subagent_wait
 from holdfast.core.runtime.waits import ToolRow, TurnRow, blocked_wait, form_wait, recovery_wait
-from holdfast.core.session.activity import described
+from holdfast.core.session.activity import described, needs_decision
 from holdfast.core.session.budgets import ENDS
 from holdfast.core.session.budgets import described as used_of
 from holdfast.core.session.stored_activity import Blocked
@@ -24,12 +24,23 @@ if TYPE_CHECKING:
     from holdfast.core.runtime.execution import Execution
     from holdfast.core.session.store import SessionStore
     from holdfast.core.session.stored_trees import NodeRow, StoredTrees, TreePlace
-    from holdfast.schema.tree import NodeState
+    from holdfast.schema.insight import Outcome
+    from holdfast.schema.tree import Ending, NodeState, SessionStatus
 
 TEXT = 200
 """Characters of a request."""
 HOLDING = ("permission", "question", "form", "authorization", "subagent", "budget")
 """Kinds of waits because of which a Session is said to wait, whether or not it is executed."""
+
+
+ASKING = ("permission", "question", "form", "authorization")
+"""Kinds of waits that a person ends with an answer."""
+STATUS_OF_ENDING: Mapping[Ending | None, SessionStatus] = {
+    None: "new",
+    "completed": "finished",
+    "failed": "failed",
+    "interrupted": "stopped",
+}
 
 
 class States(Frozen):
@@ -42,6 +53,10 @@ class States(Frozen):
     running: frozenset[str]
     """Those that a process executes."""
     waiting: Mapping[str, list[WaitInfo]]
+    endings: Mapping[str, Outcome]
+    """Of those that have nothing to do: how their last activity ended."""
+    undecided: frozenset[str]
+    """Those that no process works on until a person has decided."""
 
     def waits(self, session_id: str) -> tuple[WaitInfo, ...]:
         return tuple(self.waiting.get(session_id, ()))
@@ -63,6 +78,30 @@ class States(Frozen):
             return "blocked"
         return "pending" if row.pending else "idle"
 
+    def outcome(self, session_id: str) -> Ending | None:
+        """How the last activity of an idle Session ended; None if there was none."""
+        ending = self.endings[session_id].type if session_id in self.endings else None
+        return ending if ending in ("completed", "failed", "interrupted") else None
+
+    def status(self, session_id: str) -> SessionStatus:
+        """The state in one word for people, by what the Session or a subagent of it waits for. Every list and screen
+        shows what this returns."""
+        causes = [wait.cause or wait for wait in self.waits(session_id)]
+        kinds = {cause.kind for cause in causes}
+        if kinds.intersection(ASKING):
+            return "waiting"
+        if "budget" in kinds:
+            return "paused"
+        state = self.state(session_id)
+        if state == "idle":
+            return STATUS_OF_ENDING[self.outcome(session_id)]
+        left = {cause.session_id or session_id for cause in causes if cause.kind == "recovery"}
+        if left or state == "unfinished":
+            return "interrupted" if self.undecided.intersection(left or {session_id}) else "resuming"
+        if state != "waiting":
+            return state
+        return "blocked" if "blocked" in kinds else "pending" if "input" in kinds else "running"
+
 
 class SessionStates:
     def __init__(
@@ -77,14 +116,18 @@ class SessionStates:
     async def of(self, ids: Collection[str]) -> States:
         rows, places = await self._stored.placed_nodes(ids)
         running = frozenset(await self._execution.active()).intersection(ids)
-        return States(rows, places, running, await self._waits(rows, running))
-
-    async def _waits(self, rows: dict[str, NodeRow], running: frozenset[str]) -> dict[str, list[WaitInfo]]:
-        """Of an idle Session nothing is read."""
-        waits: dict[str, list[WaitInfo]] = defaultdict(list)
         busy = [id for id, row in rows.items() if row.busy or id in running]
+        waits, undecided = await self._waits(rows, busy, running)
+        endings = await self._store.endings(rows.keys() - set(busy))
+        return States(rows, places, running, waits, endings, frozenset(undecided))
+
+    async def _waits(
+        self, rows: dict[str, NodeRow], busy: list[str], running: frozenset[str]
+    ) -> tuple[dict[str, list[WaitInfo]], set[str]]:
+        """For what each of the busy ones waits, and which of them a person decides about."""
+        waits: dict[str, list[WaitInfo]] = defaultdict(list)
         if not busy:
-            return waits
+            return waits, set()
         key = {"ids": encode(busy).decode()}
         turns, calls, requests, blocked, pauses = await self._database.fetch_large_many(
             Read("tree.turns", key, _TurnOfTree),
@@ -109,7 +152,7 @@ class SessionStates:
             waits[row.session_id].append(blocked_wait(row))
         await self._add_paused([pause for pause in pauses if pause.session_id not in running], waits)
         left = {id for id in busy if rows[id].owes and id not in running}
-        await self._add_left({id for id in left if not waits[id] and id not in delegated}, waits)
+        undecided = await self._add_left({id for id in left if not waits[id] and id not in delegated}, waits)
         for id in busy:
             if rows[id].pending and not rows[id].owes and id not in running and not waits[id]:
                 waits[id].append(_pending_wait(rows[id]))
@@ -117,7 +160,7 @@ class SessionStates:
         for id in reversed(rows):
             found = [subagent_wait(call.delegation(), waits[call.child_id or ""]) for call in delegated.get(id, ())]
             waits[id][:0] = found
-        return waits
+        return waits, undecided
 
     async def _add_paused(self, paused: list[_Paused], waits: dict[str, list[WaitInfo]]) -> None:
         """What waits for a budget. Each budget is read once."""
@@ -127,16 +170,15 @@ class SessionStates:
             what = f"the budget of {row.budget_id}" + (
                 f": {used_of(info)}" if info is not None and info.reached else ""
             )
-            wait = WaitInfo(kind="budget", since=row.since, what=what, ends=ENDS, id=row.budget_id)
+            wait = WaitInfo(kind="budget", since=row.since, what=what, ends=ENDS, id=row.budget_id, budget=info)
             waits[row.session_id].append(wait)
 
-    async def _add_left(self, left: Collection[str], waits: dict[str, list[WaitInfo]]) -> None:
-        """What no process works on."""
-        if not left:
-            return
-        for activity in await self._store.activities():
-            if activity.session_id in left:
-                waits[activity.session_id].append(recovery_wait(described(activity)))
+    async def _add_left(self, left: Collection[str], waits: dict[str, list[WaitInfo]]) -> set[str]:
+        """What no process works on. Returns the Sessions that a person decides about."""
+        found = [activity for activity in await self._store.activities() if activity.session_id in left] if left else []
+        for activity in found:
+            waits[activity.session_id].append(recovery_wait(described(activity)))
+        return {activity.session_id for activity in found if needs_decision(activity)}
 
 
 def _pending_wait(row: NodeRow) -> WaitInfo:

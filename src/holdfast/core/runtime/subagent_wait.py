@@ -54,6 +54,7 @@ def _cause(child_id: str, below: Sequence[WaitInfo]) -> WaitCause | None:
             what=wait.what,
             ends=wait.ends,
             id=wait.id,
+            budget=wait.budget,
         )
         for wait in below
         if wait.kind != "owner"

@@ -39,6 +39,8 @@ class Trees:
                 agent=node.agent,
                 model=node.model,
                 state=states.state(row.id),
+                status=states.status(row.id),
+                outcome=states.outcome(row.id),
                 waits=states.waits(row.id),
                 task=tasks.get(row.id) if row.parent_id is not None else None,
                 cost=row.cost,

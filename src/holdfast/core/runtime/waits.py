@@ -6,6 +6,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core.context.source import REMOTE_TIMEOUT
 from holdfast.core.form.sign_in import AUTHORIZATION
 from holdfast.core.runtime.placement import NoNodeServes
 from holdfast.core.runtime.subagent_wait import Delegation, subagent_wait
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from holdfast.core.clock import Clock
     from holdfast.core.database.database import Database
+    from holdfast.core.location.service_map import ServiceMap
+    from holdfast.core.location.services import LocationServices
     from holdfast.core.runtime.execution import Execution
     from holdfast.core.session.ownership import Ownership
     from holdfast.core.session.store import SessionStore
@@ -36,12 +39,19 @@ LONGEST_CHAIN = 16
 
 class Waits:
     def __init__(
-        self, database: Database, store: SessionStore, execution: Execution, ownership: Ownership, clock: Clock
+        self,
+        database: Database,
+        store: SessionStore,
+        execution: Execution,
+        ownership: Ownership,
+        locations: ServiceMap[LocationServices],
+        clock: Clock,
     ) -> None:
         self._database = database
         self._store = store
         self._execution = execution
         self._ownership = ownership
+        self._locations = locations
         self._clock = clock
 
     async def of(self, session_id: str, *, chain: int = 0) -> list[WaitInfo]:
@@ -64,6 +74,8 @@ class Waits:
         elif held is None and not self._execution.here(session_id):
             waits = waits or await self._unstarted(session_id)
             waits += await self._unserved(session_id, waits)
+        if executed and not waits:
+            waits = await self._boundary(session_id)
         if waits and held is not None:
             owner = WaitInfo(
                 kind="owner",
@@ -103,6 +115,23 @@ class Waits:
         waits += [row.wait() for row in await self._database.fetch("wait.tools", key, into=ToolRow)]
         waits += [row.wait() for row in await self._database.fetch("wait.compaction", key, into=_CompactionRow)]
         return waits + [_shell(shell) for shell in (await self._store.open_shell(session_id),) if shell is not None]
+
+    async def _boundary(self, session_id: str) -> list[WaitInfo]:
+        """What the next turn is made of, while nothing else is recorded as under way."""
+        activity = await self._store.activity(session_id)
+        pending = await self._store.all_pending(session_id) if activity is None else []
+        if (activity is None and not pending) or (activity is not None and activity.turn is not None):
+            return []
+        since = activity.since if activity is not None else pending[0].time_created
+        what, ends = "the context of the next turn", "it is complete; sources that do not answer in time are left out"
+        session = await self._store.find(session_id)
+        services = self._locations.built().get(session.location) if session is not None else None
+        fetched = services.context.fetched() if services is not None else {}
+        if fetched:
+            since = min(fetched.values())
+            what = f"instructions from {', '.join(fetched)}"
+            ends = f"they arrive, or {REMOTE_TIMEOUT:g} s pass: then the last good copy is used"
+        return [WaitInfo(kind="context", since=since, what=what[:TEXT], ends=ends)]
 
     async def _left(self, session_id: str) -> list[WaitInfo]:
         """What nobody works on waits for a process, or for a decision; a call that waits for a person says so."""

@@ -245,7 +245,7 @@ async def paused_wait(store: SessionStore, session_id: str, pause: Pause) -> Wai
         what, ends = f"a process that goes on: the budget of {whose} has something left again", "one goes on"
     else:
         what, ends = f"the budget of {whose}: {described(info)}", ENDS
-    return WaitInfo(kind="budget", since=pause.since, what=what, ends=ends, id=pause.budget_id)
+    return WaitInfo(kind="budget", since=pause.since, what=what, ends=ends, id=pause.budget_id, budget=info)
 
 
 NAMES: tuple[LimitName, ...] = ("money", "tokens", "turns", "time")

@@ -103,15 +103,15 @@ class TooManyInstructions(Conflict):
 
 
 class InputExceedsWindow(Conflict):
-    """The newest input does not fit the model, even without older history. It stays in the conversation."""
+    """What has no answer yet does not fit the model, even without older history. It stays until it is taken back."""
 
     code = "Session.InputExceedsWindowError"
 
     def __init__(self, session_id: str, *, asked: int, room: int, model: str) -> None:
         super().__init__(
-            f"The newest input is too large: with system text and tools it needs about {asked:,} tokens, and {model} "
-            f"takes {room:,} tokens. Nothing was sent. Switch the Session to a model with a larger window and prompt "
-            "again to have it answered, or revert it.",
+            f"What has no answer yet is too large: with system text and tools it needs about {asked:,} tokens, and "
+            f"{model} takes {room:,} tokens. Nothing was sent. Take it back (`holdfast sessions undo {session_id}`), "
+            "or switch the Session to a model with a larger window and prompt again.",
             resource=session_id,
         )
         self.session_id = session_id

@@ -50,6 +50,7 @@ def remove_after(boundary: Boundary) -> tuple[Statement, ...]:
         Statement("lineage.remove_after", boundary),
         Statement("lineage.end_at", boundary),
         Statement("lineage.reopen", boundary),
+        Statement("lineage.find_newest_answer", boundary),
     )
 
 

@@ -112,6 +112,8 @@ def revert_cleared(event: Projected) -> tuple[Statement, ...]:
 
 def revert_committed(event: Projected) -> tuple[Statement, ...]:
     data: ev.RevertCommitted = event.data
+    if data.before:
+        return (*end_activity(data), _revert(data, None))
     boundary: Boundary = {"session_id": data.session_id, "message_id": data.message_id, "after": None}
     return (
         Statement("message.boundary", boundary, found=True, error=UnknownBoundary),

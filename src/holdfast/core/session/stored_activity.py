@@ -5,17 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.session.activity import Activity, OpenTurn, Used
+from holdfast.core.session.answer_outcome import ActivityEnd
 from holdfast.core.session.stored_messages import OpenCall, StoredMessages
 from holdfast.core.session.stored_tasks import StoredTasks
+from holdfast.schema.codec import encode_text
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.insight import Outcome
 from holdfast.schema.model import ModelRef  # noqa: TC001 - msgspec reads the annotations of rows
 from holdfast.schema.turn_event import TurnDispatched  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from holdfast.core.database.unit import Value
 
 LAST_ID = "\U0010ffff"
 """Greater than every Session id."""
+NEVER_ACTIVE = Outcome(type="idle")
 
 
 class Dispatch(Frozen):
@@ -52,6 +58,17 @@ class StoredActivity(StoredMessages, StoredTasks):
     async def activities(self, limit: int = 1000) -> list[Activity]:
         """The activities of all Sessions, whichever process works on them; oldest first."""
         return await self._activities(first="", last=LAST_ID, limit=limit)
+
+    async def ending(self, session_id: str) -> Outcome:
+        """How the last activity that ended did so; `idle` if there was none."""
+        return (await self.endings([session_id])).get(session_id, NEVER_ACTIVE)
+
+    async def endings(self, ids: Collection[str]) -> dict[str, Outcome]:
+        """The same for several Sessions."""
+        if not ids:
+            return {}
+        key: dict[str, Value] = {"ids": encode_text([*ids])}
+        return {row.id: row.outcome() for row in await self._database.fetch("activity.endings", key, into=ActivityEnd)}
 
     async def blocked(self, session_id: str) -> Blocked | None:
         """Why pending input cannot start, if a process tried."""

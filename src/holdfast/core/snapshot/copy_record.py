@@ -20,13 +20,14 @@ from holdfast.core.atomic_write import atomic_write
 from holdfast.core.filesystem.canonical import contains
 from holdfast.core.project.repository import read_small
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.ids import name_of_id
 from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RECORD = ".json"
-_SESSION = pattern(r"ses_[0-9A-Za-z_-]{1,100}")
+_NAME = pattern(r"(?:ses|id\.)[0-9A-Za-z_-]{1,100}")
 
 
 class CopyRecord(Frozen):
@@ -60,7 +61,10 @@ class CopyFolder:
         self.path = Path(os.path.realpath(folder))
 
     def directory(self, session_id: str) -> Path:
-        return self.path / session_id
+        return self.path / name_of_id(session_id)
+
+    def record(self, session_id: str) -> Path:
+        return self.path / f"{name_of_id(session_id)}{RECORD}"
 
     def lock(self, repository: str) -> Path:
         """Held while a copy of this repository is made or removed."""
@@ -69,42 +73,46 @@ class CopyFolder:
     def touch(self, session_id: str) -> None:
         """Make the record young: somebody is about to use the copy."""
         with suppress(OSError):
-            os.utime(self.path / f"{session_id}{RECORD}")
+            os.utime(self.record(session_id))
 
     def touched(self, session_id: str) -> int:
         """When the record was written or touched; 0 without one."""
         try:
-            return (self.path / f"{session_id}{RECORD}").stat().st_mtime_ns
+            return self.record(session_id).stat().st_mtime_ns
         except OSError:
             return 0
 
     def age(self, session_id: str, now: float) -> float:
         """Seconds since the record was written or touched."""
         try:
-            return now - (self.path / f"{session_id}{RECORD}").stat().st_mtime
+            return now - self.record(session_id).stat().st_mtime
         except OSError:
             return 0.0
 
     def read(self, session_id: str) -> CopyRecord | None:
         """None if this Session has no copy. Blocks for one small file."""
-        if _SESSION.fullmatch(session_id) is None:
+        return self._read(name_of_id(session_id))
+
+    def _read(self, name: str) -> CopyRecord | None:
+        """The record of the copy whose directory has this name."""
+        if _NAME.fullmatch(name) is None:
             return None
-        data = read_small(self.path / f"{session_id}{RECORD}")
+        data = read_small(self.path / f"{name}{RECORD}")
         try:
             found = msgspec.json.decode(data, type=CopyRecord) if data else None
         except msgspec.MsgspecError:
             return None
-        return found if found is not None and found.session_id == session_id else None
+        return found if found is not None and name_of_id(found.session_id) == name else None
 
     def create(self) -> None:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def write(self, record: CopyRecord) -> None:
-        atomic_write(self.path / f"{record.session_id}{RECORD}", msgspec.json.encode(record))
+        atomic_write(self.record(record.session_id), msgspec.json.encode(record))
 
     def forget(self, session_id: str) -> None:
         with suppress(OSError):
-            (self.path / f"{session_id}{RECORD}").unlink(missing_ok=True)
+            self.record(session_id).unlink(missing_ok=True)
 
     def records(self) -> Iterator[CopyRecord]:
         try:
@@ -112,7 +120,7 @@ class CopyFolder:
         except OSError:
             return
         for name in names:
-            if name.endswith(RECORD) and (record := self.read(name.removesuffix(RECORD))) is not None:
+            if name.endswith(RECORD) and (record := self._read(name.removesuffix(RECORD))) is not None:
                 yield record
 
     def containing(self, directory: Path) -> CopyRecord | None:
@@ -120,7 +128,7 @@ class CopyFolder:
         root, here = str(self.path), os.path.realpath(directory)
         if here == root or not contains(root, here):
             return None
-        return self.read(Path(here).relative_to(root).parts[0])
+        return self._read(Path(here).relative_to(root).parts[0])
 
     def has(self, directory: str) -> bool:
         """Whether a directory is in a copy that was made here, even if it was removed."""

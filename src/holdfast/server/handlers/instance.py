@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from holdfast.protocol.instance import Health, StorageWait
+from holdfast.protocol.instance import DiskLow, Health, StorageWait
 
 if TYPE_CHECKING:
     from holdfast.schema.location import LocationInfo
@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 
 
 async def health(call: ApiCall) -> Health:
+    space = await call.disk.space() if call.disk is not None else None
+    low = DiskLow(free=space.free, floor=space.floor) if space is not None and space.is_low else None
     outage = call.runtime.database.outage()
     if outage is None:
-        return Health(healthy=True)
+        return Health(healthy=True, disk=low)
     since = int((time.time() - outage.seconds) * 1000)
-    return Health(healthy=True, storage=StorageWait(since=since, reason=outage.reason))
+    return Health(healthy=True, storage=StorageWait(since=since, reason=outage.reason), disk=low)
 
 
 async def location(call: ApiCall) -> LocationInfo:

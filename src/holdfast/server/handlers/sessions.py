@@ -130,7 +130,7 @@ async def prompt(call: ApiCall) -> Admission:
     checked = call.headers.get(CHECKED) == "1"
     resolves = payload.resolve is True and may_mention(given.text)
     try:
-        if given.skills or resolves or attaches_resources(given) or reads_own_files(call, given):
+        if given.skills or given.agents or resolves or attaches_resources(given) or reads_own_files(call, given):
             resolve = partial(resolve_prompt, mentions=resolves)
             return await admit_resolved(
                 call, given, resolve, id=id, delivery=delivery, resume=resume, checked=checked, resolves=resolves
@@ -151,7 +151,7 @@ async def switch_model(call: ApiCall) -> None:
 
 
 async def compact(call: ApiCall) -> None:
-    await call.runtime.sessions.compact(call.params.session_id)
+    await call.runtime.sessions.compact(call.params.session_id, call.payload.instructions or None)
 
 
 async def stage_revert(call: ApiCall) -> Revert:
@@ -160,7 +160,10 @@ async def stage_revert(call: ApiCall) -> Revert:
     if payload.files is not False:
         await check_worktree(call, call.session, UNDO_INSTEAD)
     return await call.runtime.sessions.stage_revert(
-        call.params.session_id, payload.message_id, files=payload.files is not False
+        call.params.session_id,
+        payload.message_id,
+        files=payload.files is not False,
+        before=payload.before is True,
     )
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.core.bundle.opencode.foreign import LARGEST_NUMBER, derived_id
 from holdfast.core.filesystem.content import is_data_uri
+from holdfast.core.session.answer_outcome import IMPORTED
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode, encode_text
 from holdfast.schema.event import SerializedEvent
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from holdfast.schema.session_message import Part, SessionMessage
 
 ABSENT_FILE = "The file was not part of the conversation that was imported."
-IMPORTED = "imported"
 LONGEST_TITLE = 1_000
 
 

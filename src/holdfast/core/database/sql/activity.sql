@@ -62,6 +62,23 @@ left join session_turn turn on turn.session_id = activity.session_id
 where activity.session_id between :first and :last
 order by activity.time_started, activity.session_id limit :limit
 
+-- name: activity.endings
+-- The end of each Session's newest answer, and its newest activity that ended by an event of its own, unless a revert came
+-- later: then with where its newest input was promoted.
+select session.id, (
+    select json_object('seq', answer.seq, 'id', answer.id, 'error', answer.data ->> '$.error.message',
+      'code', answer.data ->> '$.error.code', 'finish', answer.data ->> '$.finish',
+      'rejected', answer.data ->> '$.rejected')
+    from session_message answer where answer.session_id = session.id and answer.seq = newest_assistant) as answer, (
+    select json_object('seq', mark.seq, 'reason', mark.data ->> '$.reason', 'promoted', (
+      select promoted_seq from session_input
+      where session_id = session.id and promoted_seq < mark.seq and no_reply = 0 order by promoted_seq desc limit 1))
+    from event mark indexed by event_activity_ended
+    where mark.aggregate_id = session.id
+      and mark.type in ('session.next.activity.ended.1', 'session.next.revert.committed.1')
+    order by mark.seq desc limit 1) as ended
+from session where session.id in (select value from json_each(:ids))
+
 -- name: attempt.count
 insert into session_attempt (session_id, seq, count)
 select session_id, seq, 1 from session_activity where session_id = :session_id

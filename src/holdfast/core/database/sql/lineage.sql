@@ -43,6 +43,16 @@ select :session_id, :seq, 4611686018427387904, :session_id
 where not exists (
   select 1 from session_lineage where session_id = :session_id and through_seq = 4611686018427387904)
 
+-- name: lineage.find_newest_answer
+-- Of the Session's own, after some were taken away.
+update session set newest_assistant = (
+  select m.seq from session_lineage segment
+  cross join session_message m
+  where segment.session_id = :session_id and segment.source_id = :session_id and m.session_id = :session_id
+    and m.seq > segment.after_seq and m.seq <= segment.through_seq and m.type = 'assistant'
+  order by segment.after_seq desc, m.seq desc limit 1)
+where id = :session_id and newest_assistant is not null
+
 -- name: lineage.split
 -- Leaves one position out: what follows it becomes a segment.
 insert into session_lineage (session_id, after_seq, through_seq, source_id)

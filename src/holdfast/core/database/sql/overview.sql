@@ -74,7 +74,7 @@ order by tier, time_updated desc, id limit :limit
 
 -- name: overview.details
 -- The beginning of the newest text, and the newest step whose usage is known; both from the last :events events before
--- the newest answer. And how the newest answer ended.
+-- the newest answer.
 select session.id, (
     select substr(json_extract(part.data, '$.text'), 1, :characters) from session_message_part part
     where part.session_id = session.id and part.message_seq between newest_assistant - :events and newest_assistant
@@ -83,10 +83,7 @@ select session.id, (
     select json_object('model', step.data -> '$.model', 'tokens', step.data -> '$.tokens') from session_message step
     where step.session_id = session.id and step.seq between newest_assistant - :events and newest_assistant
       and step.type = 'assistant' and json_type(step.data, '$.tokens') = 'object'
-    order by step.seq desc limit 1) as step, (
-    select json_object('error', newest.data ->> '$.error.message', 'finish', newest.data ->> '$.finish',
-      'rejected', newest.data ->> '$.rejected')
-    from session_message newest where newest.session_id = session.id and newest.seq = newest_assistant) as ending
+    order by step.seq desc limit 1) as step
 from session where session.id in (select value from json_each(:ids))
 
 -- name: overview.requests

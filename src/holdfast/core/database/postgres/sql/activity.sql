@@ -60,6 +60,21 @@ left join session_turn turn on turn.session_id = activity.session_id
 where activity.session_id between :first and :last
 order by activity.time_started, activity.session_id limit :limit
 
+-- name: activity.endings
+select session.id, (
+    select json_build_object('seq', answer.seq, 'id', answer.id, 'error', answer.data::json #>> '{error,message}',
+      'code', answer.data::json #>> '{error,code}', 'finish', answer.data::json ->> 'finish',
+      'rejected', answer.data::json ->> 'rejected')::text
+    from session_message answer where answer.session_id = session.id and answer.seq = newest_assistant) as answer, (
+    select json_build_object('seq', mark.seq, 'reason', mark.data::json ->> 'reason', 'promoted', (
+      select promoted_seq from session_input
+      where session_id = session.id and promoted_seq < mark.seq and no_reply = 0 order by promoted_seq desc limit 1))::text
+    from event mark
+    where mark.aggregate_id = session.id
+      and mark.type in ('session.next.activity.ended.1', 'session.next.revert.committed.1')
+    order by mark.seq desc limit 1) as ended
+from session where session.id = any (array(select json_array_elements_text(:ids::json))) order by session.id
+
 -- name: attempt.count
 insert into session_attempt (session_id, seq, count)
 select session_id, seq, 1 from session_activity where session_id = :session_id

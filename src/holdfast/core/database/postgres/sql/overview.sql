@@ -70,10 +70,7 @@ select session.id, (
     from session_message step
     where step.session_id = session.id and step.seq between newest_assistant - :events::bigint and newest_assistant
       and step.type = 'assistant' and json_typeof(step.data::json -> 'tokens') = 'object'
-    order by step.seq desc limit 1) as step, (
-    select json_build_object('error', newest.data::json #>> '{error,message}', 'finish', newest.data::json ->> 'finish',
-      'rejected', newest.data::json ->> 'rejected')::text
-    from session_message newest where newest.session_id = session.id and newest.seq = newest_assistant) as ending
+    order by step.seq desc limit 1) as step
 from session where session.id = any (array(select json_array_elements_text(:ids::json))) order by session.id
 
 -- name: overview.requests
