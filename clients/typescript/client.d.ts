@@ -1785,12 +1785,15 @@ export interface ReasoningEnded {
   readonly reasoningID: string
   readonly text: string
   readonly providerMetadata?: Record<string, Record<string, unknown>>
+  readonly brokenOff?: boolean
 }
 
 export interface ReasoningPart {
   readonly type: "reasoning"
   readonly id: string
   readonly text: string
+  readonly partial?: string
+  readonly brokenOff?: boolean
   readonly providerMetadata?: Record<string, Record<string, unknown>>
   readonly time?: Time
 }
@@ -1842,6 +1845,7 @@ export interface RenderedCall {
   readonly requestID?: string
   readonly time: ToolTime
   readonly body?: boolean
+  readonly partial?: string
 }
 
 export interface RenderedFile {
@@ -1861,6 +1865,8 @@ export interface RenderedReasoning {
   readonly html?: string
   readonly text?: string
   readonly open?: boolean
+  readonly partial?: string
+  readonly brokenOff?: boolean
   readonly time?: Time
 }
 
@@ -1870,6 +1876,8 @@ export interface RenderedText {
   readonly html?: string
   readonly text?: string
   readonly open?: boolean
+  readonly partial?: string
+  readonly brokenOff?: boolean
 }
 
 export interface RequestBytes {
@@ -2349,6 +2357,7 @@ export interface TextEnded {
   readonly assistantMessageID: string
   readonly textID: string
   readonly text: string
+  readonly brokenOff?: boolean
 }
 
 export interface TextFormat {
@@ -2359,6 +2368,8 @@ export interface TextPart {
   readonly type: "text"
   readonly id: string
   readonly text: string
+  readonly partial?: string
+  readonly brokenOff?: boolean
 }
 
 export interface TextPrompt {
@@ -2496,6 +2507,7 @@ export interface ToolPart {
 export interface ToolPending {
   readonly status: "pending"
   readonly input: string
+  readonly partial?: string
 }
 
 export interface ToolProgress {

@@ -69,6 +69,8 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     ("v2.reference.list", "200.data[].problem: added"): "CAT-225: why it cannot be used",
     ("v2.*", "200*.structured: added"): "SES-311: the structured answer, and models that have a mode for it",
     ("v2.*", "200*.rejected: added"): "SES-313: why an answer did not have the form",
+    ("v2.*", "200*.partial: added"): "SES-472: the text so far of a block that is open",
+    ("v2.*", "200*.brokenOff: added"): "SES-473: a text that ended with its process",
     ("v2.*", "403.role: added"): "OPS-303: the role that is needed",
     ("v2.*", "200*.time.pinned: added"): "OPS-112: what retention leaves alone",
     ("v2.*", "200*.saved: added"): "OPS-411: what the provider's cache saved",

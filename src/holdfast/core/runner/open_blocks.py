@@ -14,12 +14,16 @@ if TYPE_CHECKING:
 
 
 class OpenBlock:
-    """One block."""
+    """One block. `kept` is how many characters of its text are in the store, which ends at `kept_mark`."""
 
     def __init__(self, kind: BlockKind, id: str) -> None:
         self.kind: BlockKind = kind
         self.id = id
         self.text = TextBuffer()
+        self.kept = 0
+        self.kept_mark = 0
+        self.is_stored = False
+        """Whether the store has rows of it, or may have."""
 
 
 class OpenBlocks:

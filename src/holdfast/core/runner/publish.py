@@ -20,6 +20,7 @@ from holdfast.core.observe.log_context import note_turn
 from holdfast.core.runner.answer import Answer
 from holdfast.core.runner.open_answers import OpenText
 from holdfast.core.runner.open_blocks import OpenBlocks
+from holdfast.core.runner.partial_texts import PartialTexts
 from holdfast.core.work_time import WorkTime, measuring
 from holdfast.llm import event as llm
 from holdfast.llm.errors import excerpt
@@ -32,7 +33,7 @@ from holdfast.schema.session_message import UnknownError
 from holdfast.schema.turn_event import TurnAnswered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.event.log import EventLog
@@ -86,6 +87,7 @@ class TurnPublisher:
         self._clock = clock
         self.price = price
         self._blocks = OpenBlocks()
+        self._partials = PartialTexts(outbox, self._blocks, turn.session_id)
         self._flush: asyncio.TimerHandle | None = None
         self._names: dict[str, str] = {}
         self._calls: set[str] = set()
@@ -126,15 +128,12 @@ class TurnPublisher:
             return
         match event:
             case llm.TextDelta(id, text):
-                self._blocks.add("text", id, text)
-                self._schedule_flush()
+                self._received("text", id, text)
             case llm.ReasoningDelta(id, text):
-                self._blocks.add("reasoning", id, text)
-                self._schedule_flush()
+                self._received("reasoning", id, text)
             case llm.ToolInputDelta(id, name, text):
                 self._check_name(id, name)
-                self._blocks.add("input", id, text)
-                self._schedule_flush()
+                self._received("input", id, text)
             case llm.TextStart(id):
                 self._blocks.begin("text", id)
                 self._stage(ev.TextStarted, text_id=id)
@@ -321,6 +320,7 @@ class TurnPublisher:
     def _start(self) -> MessageID:
         if self.message_id is None:
             self.message_id = self._ids.message()
+            self._partials.begin(self.message_id)
             note_turn(self.message_id)
             started = ev.StepStarted(
                 timestamp=self._clock.now(),
@@ -333,25 +333,30 @@ class TurnPublisher:
             self._put(started)
         return self.message_id
 
+    def _received(self, kind: BlockKind, id: str, text: str) -> None:
+        self._blocks.add(kind, id, text)
+        self._schedule_flush()
+        self._partials.keep_soon()
+
     def _end_text(self, id: str) -> None:
-        text = self._ended_text("text", id)
-        self._stage(ev.TextEnded, text_id=id, text=text)
+        text, removal = self._end_block("text", id)
+        self._stage(ev.TextEnded, *removal, text_id=id, text=text)
 
     def _end_reasoning(self, id: str, metadata: ProviderMetadata | None) -> None:
-        text = self._ended_text("reasoning", id)
-        self._stage(ev.ReasoningEnded, reasoning_id=id, text=text, provider_metadata=metadata)
+        text, removal = self._end_block("reasoning", id)
+        self._stage(ev.ReasoningEnded, *removal, reasoning_id=id, text=text, provider_metadata=metadata)
 
     def _end_input(self, id: str) -> None:
-        text = self._ended_text("input", id)
-        self._stage(ev.ToolInputEnded, call_id=id, text=text)
+        text, removal = self._end_block("input", id)
+        self._stage(ev.ToolInputEnded, *removal, call_id=id, text=text)
 
-    def _ended_text(self, kind: BlockKind, id: str) -> str:
-        """The whole text of a block that ends. What was not announced of it travels with its end, since even its start
-        may still be on its way."""
+    def _end_block(self, kind: BlockKind, id: str) -> tuple[str, Sequence[Statement]]:
+        """The whole text of a block that ends, and what removes its partial text. What was not announced of it travels
+        with its end, since even its start may still be on its way."""
         block = self._blocks.end(kind, id)
         if self._log.bus.observed and (delta := block.text.take_new()):
             self._outbox.stage(self._delta(block, delta))
-        return block.text.whole()
+        return block.text.whole(), self._partials.removal(block)
 
     def _check_name(self, id: str, name: str) -> None:
         if self._names.get(id, name) != name:
@@ -421,6 +426,7 @@ class TurnPublisher:
         )
 
     def close(self) -> None:
+        self._partials.close()
         if self._flush is not None:
             self._flush.cancel()
             self._flush = None

@@ -56,6 +56,8 @@ TEXT = 20_000
 """Characters of a prompt that are given as they were written."""
 OUTPUT = 100_000
 """Characters of a shell message's output."""
+INPUT = 2_000
+"""Characters of an input that the model is writing."""
 TITLE = 200
 URI = 500
 CACHE = RenderCache()
@@ -181,12 +183,25 @@ def _part(part: Part, message_id: str, around: Surroundings, *, is_open: bool) -
     match part:
         case TextPart():
             shown = shown_markdown(part.text, around.form)
-            return RenderedText(id=part.id, html=shown.html, text=shown.text, open=is_open and not part.text)
+            return RenderedText(
+                id=part.id,
+                html=shown.html,
+                text=shown.text,
+                open=is_open and not part.text,
+                partial=_so_far(part.partial, MARKDOWN),
+                broken_off=bool(part.broken_off),
+            )
         case ReasoningPart():
             ended = part.time is not None and part.time.completed is not None
             shown = shown_markdown(part.text, around.form)
             return RenderedReasoning(
-                id=part.id, html=shown.html, text=shown.text, open=is_open and not ended, time=part.time
+                id=part.id,
+                html=shown.html,
+                text=shown.text,
+                open=is_open and not ended,
+                partial=_so_far(part.partial, MARKDOWN),
+                broken_off=bool(part.broken_off),
+                time=part.time,
             )
     return _call(part, message_id, around)
 
@@ -209,7 +224,13 @@ def _call(part: ToolPart, message_id: str, around: Surroundings) -> RenderedCall
         request_id=request_id,
         time=part.time,
         body=not isinstance(state, ToolPending),
+        partial=_so_far(state.partial, INPUT) if isinstance(state, ToolPending) else "",
     )
+
+
+def _so_far(partial: str | None, most: int) -> str:
+    """The end of what is kept of an open block, as it is written."""
+    return encodable((partial or "")[-most:])
 
 
 def _mark(message: SessionMessage, seq: int, kind: _MarkKind, title: str, body: Shown | None = None) -> MarkEntry:
