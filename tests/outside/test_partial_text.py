@@ -231,3 +231,77 @@ async def test_an_export_leaves_the_text_so_far_out(holdfast: Machine, serve: Se
     async with Holdfast(holdfast.project, data=holdfast.home / "elsewhere" / "holdfast", recover=False) as there:
         (answer,) = answers((await there.sessions.messages(session_id)).items)
         assert [part.partial for part in answer.content if isinstance(part, TextPart)] == [None]
+
+
+def sse(*events: dict[str, object]) -> bytes:
+    return b"".join(
+        b"event: %s\ndata: %s\n\n" % (str(event["type"]).encode(), json.dumps(event).encode()) for event in events
+    )
+
+
+async def test_a_step_that_goes_on_with_its_call_does_not_show_the_model_the_text(
+    holdfast: Machine, serve: Serve, provider: Provider
+) -> None:
+    """SES-473, TOL-101: the call waited for a person when the server was killed, while the model still wrote."""
+    call = {"type": "tool_use", "id": "call_1", "name": "bash", "input": {}}
+    arguments = json.dumps({"command": "echo once >> ran.txt", "description": "d"})
+
+    def call_and_tell(handler: BaseHTTPRequestHandler) -> None:
+        Provider.head(handler)
+        usage = {"input_tokens": 1, "output_tokens": 1}
+        message = {"id": "m", "type": "message", "role": "assistant", "content": [], "model": "m", "usage": usage}
+        handler.wfile.write(
+            sse(
+                {"type": "message_start", "message": message},
+                {"type": "content_block_start", "index": 0, "content_block": call},
+                {
+                    "type": "content_block_delta",
+                    "index": 0,
+                    "delta": {"type": "input_json_delta", "partial_json": arguments},
+                },
+                {"type": "content_block_stop", "index": 0},
+                {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": ""}},
+                {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "half a thought"}},
+            )
+        )
+        handler.wfile.flush()
+        provider.released.wait(60)
+
+    def finish(handler: BaseHTTPRequestHandler) -> None:
+        Provider.head(handler)
+        delta = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}}
+        handler.wfile.write(
+            sse(
+                {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 1, "output_tokens": 1}}},
+                {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+                {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "fine"}},
+                {"type": "content_block_stop", "index": 0},
+                delta,
+                {"type": "message_stop"},
+            )
+        )
+
+    options = {"baseURL": provider.url, "apiKey": "k"}
+    mock = {"npm": "@ai-sdk/anthropic", "options": options, "models": {"m": {}}}
+    own = {"recovery": "ask", "retry": {"total_seconds": 0}, "titles": False}
+    holdfast.configure_user(model="mock/m", provider={"mock": mock}, permission={"bash": "ask"}, holdfast=own)
+    provider.behave = call_and_tell
+    server = serve()
+    async with client_of(server, holdfast) as client:
+        session_id = await asked_for(client, holdfast)
+        (request,) = await until(lambda: client.permissions.list(session_id))
+        assert await until(lambda: partial_of(client, session_id)) == "half a thought"
+    end(server, signal.SIGKILL)
+    provider.behave = finish
+    async with client_of(serve(), holdfast) as client:
+        await client.permissions.reply(session_id, request_id=request.id, reply="once")
+        assert (await client.sessions.outcome(session_id)).type == "completed"
+        broken, complete = answers((await client.sessions.messages(session_id, order="asc")).items)
+        assert (broken.error, complete.text) == (None, "fine")
+        assert (broken.text, [part.broken_off for part in broken.content if isinstance(part, TextPart)]) == (
+            "half a thought",
+            [True],
+        )
+    assert (holdfast.project / "ran.txt").read_text(encoding="utf-8") == "once\n"
+    assert "tool_result" in json.dumps(provider.bodies[-1]["messages"])
+    assert "half a thought" not in json.dumps(provider.bodies[-1]["messages"])
