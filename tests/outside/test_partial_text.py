@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Machine, Provider, Server, frame
@@ -235,7 +236,7 @@ async def test_an_export_leaves_the_text_so_far_out(holdfast: Machine, serve: Se
         assert [part.partial for part in answer.content if isinstance(part, TextPart)] == [None]
 
 
-def sse(*events: dict[str, object]) -> bytes:
+def sse(*events: dict[str, Any]) -> bytes:
     return b"".join(
         b"event: %s\ndata: %s\n\n" % (str(event["type"]).encode(), json.dumps(event).encode()) for event in events
     )

@@ -37,7 +37,8 @@ class PartialTexts:
         self._blocks = blocks
         self._session_id = session_id
         self._message_id = ""
-        self._due: asyncio.TimerHandle | None = None
+        self.due: asyncio.TimerHandle | None = None
+        """Set while a commit is due. New text needs no call of `keep_soon` then: this is asked for each delta."""
         self._writing: asyncio.Future[Committed] | None = None
         self._closed = False
 
@@ -47,8 +48,8 @@ class PartialTexts:
 
     def keep_soon(self) -> None:
         """A block has new text."""
-        if self._due is None and not self._closed:
-            self._due = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._keep)
+        if self.due is None and not self._closed:
+            self.due = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._keep)
 
     def removal(self, block: OpenBlock) -> Sequence[Statement]:
         """What to commit with the end of a block."""
@@ -56,12 +57,12 @@ class PartialTexts:
 
     def close(self) -> None:
         self._closed = True
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
+        if self.due is not None:
+            self.due.cancel()
+            self.due = None
 
     def _keep(self) -> None:
-        self._due = None
+        self.due = None
         if self._writing is not None:
             self.keep_soon()
             return

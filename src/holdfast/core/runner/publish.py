@@ -334,9 +334,12 @@ class TurnPublisher:
         return self.message_id
 
     def _received(self, kind: BlockKind, id: str, text: str) -> None:
+        """Runs for each delta: what is due already is not called again."""
         self._blocks.add(kind, id, text)
-        self._schedule_flush()
-        self._partials.keep_soon()
+        if self._flush is None and self._log.bus.observed:
+            self._schedule_flush()
+        if self._partials.due is None:
+            self._partials.keep_soon()
 
     def _end_text(self, id: str) -> None:
         text, removal = self._end_block("text", id)
