@@ -20,7 +20,8 @@ class RenderedText(Record, tag_field="type", tag="text"):
     open: bool = False
     """Whether the model still writes it."""
     partial: str = ""
-    """The text so far, as it is written and at most a second old, for a reader that gets no live text of the block."""
+    """The text so far, plain in both formats and at most a second old, for a reader that gets no live text of the
+    block."""
     broken_off: bool = False
     """Whether the process ended before the model did."""
 

@@ -32,12 +32,12 @@ from holdfast.schema.session_message import (
     ToolRunning,
     UserMessage,
 )
-from holdfast.server.render.ansi import terminal_html
+from holdfast.server.render.ansi import plain, terminal_html
 from holdfast.server.render.cache import RenderCache
 from holdfast.server.render.call_line import changed_lines, child_of, outcome_of, peek_of, title_of
 from holdfast.server.render.markdown import markdown_html
 from holdfast.server.render.sanitize import clean
-from holdfast.server.render.text import bounded, encodable, one_line
+from holdfast.server.render.text import bounded, encodable, one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -188,7 +188,7 @@ def _part(part: Part, message_id: str, around: Surroundings, *, is_open: bool) -
                 html=shown.html,
                 text=shown.text,
                 open=is_open and not part.text,
-                partial=_so_far(part.partial, MARKDOWN),
+                partial=_so_far(part.partial, MARKDOWN, around.form),
                 broken_off=bool(part.broken_off),
             )
         case ReasoningPart():
@@ -199,7 +199,7 @@ def _part(part: Part, message_id: str, around: Surroundings, *, is_open: bool) -
                 html=shown.html,
                 text=shown.text,
                 open=is_open and not ended,
-                partial=_so_far(part.partial, MARKDOWN),
+                partial=_so_far(part.partial, MARKDOWN, around.form),
                 broken_off=bool(part.broken_off),
                 time=part.time,
             )
@@ -224,13 +224,15 @@ def _call(part: ToolPart, message_id: str, around: Surroundings) -> RenderedCall
         request_id=request_id,
         time=part.time,
         body=not isinstance(state, ToolPending),
-        partial=_so_far(state.partial, INPUT) if isinstance(state, ToolPending) else "",
+        partial=_so_far(state.partial, INPUT, around.form) if isinstance(state, ToolPending) else "",
     )
 
 
-def _so_far(partial: str | None, most: int) -> str:
-    """The end of what is kept of an open block, as it is written."""
-    return encodable((partial or "")[-most:])
+def _so_far(partial: str | None, most: int, form: TextFormat) -> str:
+    """The end of what is kept of an open block, as it is written. A page gets it as its live text: no HTML, and what
+    would be invisible can be seen."""
+    text = encodable((partial or "")[-most:])
+    return visible(plain(text)) if form == "html" else text
 
 
 def _mark(message: SessionMessage, seq: int, kind: _MarkKind, title: str, body: Shown | None = None) -> MarkEntry:
