@@ -22,7 +22,6 @@ from holdfast.core.session.inbox import Given
 from holdfast.core.session.records import NewSession
 from holdfast.core.session.shell_command import check_command
 from holdfast.core.session.stored_messages import MessagePlace
-from holdfast.core.session.stored_partials import with_partials
 from holdfast.schema.insight import Outcome
 from holdfast.schema.session_event import CompactionUndone
 
@@ -305,21 +304,21 @@ class Sessions:
     async def messages(
         self, session_id: str, *, order: Order, limit: int, anchor: int | None = None, direction: Direction = "next"
     ) -> list[StoredMessage]:
-        """A page of messages, with what is kept of blocks that are open."""
-        partials = await self._store.partial_texts(session_id)  # first: what ends meanwhile is read whole
-        messages = await self._store.messages(session_id, order=order, limit=limit, anchor=anchor, direction=direction)
-        return with_partials(messages, partials)
+        store = self._store
+        return await store.for_people(
+            session_id,
+            lambda: store.messages(session_id, order=order, limit=limit, anchor=anchor, direction=direction),
+        )
 
     async def message(self, session_id: str, message_id: str) -> StoredMessage:
-        partials = await self._store.partial_texts(session_id)
-        (message,) = with_partials([await self._store.message(session_id, message_id)], partials)
-        return message
+        async def read() -> list[StoredMessage]:
+            return [await self._store.message(session_id, message_id)]
+
+        return (await self._store.for_people(session_id, read))[0]
 
     async def context(self, session_id: str) -> list[StoredMessage]:
-        """The messages selected as model history; never the baseline, the tools or other request parts. What is kept
-        of open blocks is for people: the model is not sent it."""
-        partials = await self._store.partial_texts(session_id)
-        return with_partials(await self._store.active_history(session_id), partials)
+        """The messages selected as model history; never the baseline, the tools or other request parts."""
+        return await self._store.for_people(session_id, lambda: self._store.active_history(session_id))
 
     async def history(self, session_id: str, *, after: int = -1, limit: int = 50) -> tuple[list[EventEnvelope], bool]:
         await self._store.get(session_id)

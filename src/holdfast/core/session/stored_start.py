@@ -13,7 +13,7 @@ from holdfast.core.session.stored_activity import ActivityRow, Dispatch, OpenReq
 from holdfast.core.session.stored_budgets import BudgetRow, Pause
 from holdfast.core.session.stored_inputs import InputRow, options_of
 from holdfast.core.session.stored_messages import OpenCall, OpenShell, SeqRow
-from holdfast.core.session.stored_partials import PartialText, partial_read, partial_texts
+from holdfast.core.session.stored_partials import PartialText, partial_read, partial_texts, with_partials
 from holdfast.core.session.stored_sessions import (
     BoundaryRow,
     SessionAtBoundary,
@@ -24,10 +24,11 @@ from holdfast.core.session.stored_sessions import (
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from holdfast.core.database.unit import Row, Value
     from holdfast.core.session.activity import Activity
+    from holdfast.core.session.stored_messages import StoredMessage
     from holdfast.schema.instruction import InstructionEntry
     from holdfast.schema.prompt import PromptOptions
     from holdfast.schema.session import Session
@@ -162,14 +163,17 @@ class StoredStarts(StoredSessions):
             raise SessionNotFound(session_id)
         return found[0].session(), bool(used)
 
-    async def partial_texts(self, session_id: str) -> list[PartialText]:
-        """What is kept of the Session's open blocks. Raises SessionNotFound."""
+    async def for_people(
+        self, session_id: str, read: Callable[[], Awaitable[Sequence[StoredMessage]]]
+    ) -> list[StoredMessage]:
+        """Messages that `read` returns, with the partial text of open blocks, which is read first: a block that ends
+        meanwhile has its whole text in the messages. Raises SessionNotFound."""
         sessions, rows = await self._database.fetch_many(
             Read("session.get", {"id": session_id}, SessionRow), partial_read(session_id)
         )
         if not sessions:
             raise SessionNotFound(session_id)
-        return partial_texts(rows)
+        return with_partials(await read(), partial_texts(rows))
 
     async def budgets_at_start(self, session_id: str) -> BudgetsAtStart:
         reads = (Read("budget.revision", {}), *_budgets({"session_id": session_id}))
