@@ -1792,12 +1792,15 @@ export interface ReasoningEnded {
   readonly reasoningID: string
   readonly text: string
   readonly providerMetadata?: Record<string, Record<string, unknown>>
+  readonly brokenOff?: boolean
 }
 
 export interface ReasoningPart {
   readonly type: "reasoning"
   readonly id: string
   readonly text: string
+  readonly partial?: string
+  readonly brokenOff?: boolean
   readonly providerMetadata?: Record<string, Record<string, unknown>>
   readonly time?: Time
 }
@@ -1849,6 +1852,7 @@ export interface RenderedCall {
   readonly requestID?: string
   readonly time: ToolTime
   readonly body?: boolean
+  readonly partial?: string
 }
 
 export interface RenderedFile {
@@ -1868,6 +1872,8 @@ export interface RenderedReasoning {
   readonly html?: string
   readonly text?: string
   readonly open?: boolean
+  readonly partial?: string
+  readonly brokenOff?: boolean
   readonly time?: Time
 }
 
@@ -1877,6 +1883,8 @@ export interface RenderedText {
   readonly html?: string
   readonly text?: string
   readonly open?: boolean
+  readonly partial?: string
+  readonly brokenOff?: boolean
 }
 
 export interface RequestBytes {
@@ -2358,6 +2366,7 @@ export interface TextEnded {
   readonly assistantMessageID: string
   readonly textID: string
   readonly text: string
+  readonly brokenOff?: boolean
 }
 
 export interface TextFormat {
@@ -2368,6 +2377,8 @@ export interface TextPart {
   readonly type: "text"
   readonly id: string
   readonly text: string
+  readonly partial?: string
+  readonly brokenOff?: boolean
 }
 
 export interface TextPrompt {
@@ -2505,6 +2516,7 @@ export interface ToolPart {
 export interface ToolPending {
   readonly status: "pending"
   readonly input: string
+  readonly partial?: string
 }
 
 export interface ToolProgress {

@@ -65,6 +65,12 @@ def test_every_character_is_sent_once_whatever_is_missed(text: str, data: st.Dat
     assert sent == text
 
 
+def test_of_a_text_that_broke_off_nothing_is_sent_twice() -> None:
+    """SES-474: less of it was kept than was sent."""
+    translation = Translation(ToolView("/p"))
+    assert said(translation, started(), delta("hello"), ended("hel")) == "hello"
+
+
 def test_a_start_that_arrives_while_live_events_are_missed_waits_for_the_whole_text() -> None:
     """ACP-030"""
     translation = Translation(ToolView("/p"))

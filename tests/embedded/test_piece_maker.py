@@ -159,3 +159,17 @@ def test_the_text_is_whole_wherever_the_connection_breaks(maker: PieceMaker, see
                     pieces += maker.take(event, live_begun=False)
     assert not any(isinstance(piece, TextPiece) and piece.replaces for piece in pieces)
     assert "".join(piece.text for piece in pieces) == expected
+
+
+def test_of_a_block_that_broke_off_nothing_is_passed_on_twice(maker: PieceMaker) -> None:
+    """SES-474: less of it was kept than was passed on, or more than had arrived before the connection was lost."""
+    broken = ev.TextEnded(**BLOCK, text="one two ", broken_off=True)
+    pieces = take(maker, prompted(2), durable(3, STARTED), delta("one "), delta("two three"))
+    maker.connection_lost()
+    assert take(maker, durable(4, broken)) == []
+    other = PieceMaker()
+    other.expect(PROMPT, 1)
+    pieces = take(other, prompted(2), durable(3, STARTED), delta("one "))
+    other.connection_lost()
+    pieces += take(other, durable(4, broken))
+    assert [piece.text for piece in pieces] == ["one ", "two "]

@@ -73,6 +73,8 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     ("v2.*", "200*.before: added"): "SES-489: a revert that takes its message back too",
     ("v2.session.compact", "payload*"): "CMP-040: what the summary should keep",
     ("v2.session.revert.stage", "payload.before: added"): "SES-489: as above",
+    ("v2.*", "200*.partial: added"): "SES-472: the text so far of a block that is open",
+    ("v2.*", "200*.brokenOff: added"): "SES-473: a text that ended with its process",
     ("v2.*", "403.role: added"): "OPS-303: the role that is needed",
     ("v2.*", "200*.time.pinned: added"): "OPS-112: what retention leaves alone",
     ("v2.*", "200*.saved: added"): "OPS-411: what the provider's cache saved",

@@ -57,8 +57,12 @@ IN_EVENTS = {
     "session.next.prompt.admitted": {"type"},
     "session.next.synthetic": {"description", "metadata", "delivery"},
     "session.next.shell.ended": {"exit"},
+    "session.next.text.ended": {"brokenOff"},
+    "session.next.reasoning.ended": {"brokenOff"},
 }
 """The same of messages and of the data of events, by type."""
+IN_PARTS = {"partial", "brokenOff"}
+"""The same of the parts of an answer, and of the states of calls."""
 
 
 def recorded(wire: Any) -> Any:
@@ -70,9 +74,16 @@ def recorded(wire: Any) -> Any:
     kept = {name: value for name, value in wire.items() if name not in dropped}
     if isinstance(prompt := kept.get("prompt"), dict):
         kept["prompt"] = {name: value for name, value in prompt.items() if name not in NEXT_GENERATION}
+    if kind == "assistant":
+        kept["content"] = [recorded_part(part) for part in kept["content"]]
     if isinstance(data := kept.get("data"), dict):
         kept["data"] = recorded({name: data[name] for name in data if name not in IN_EVENTS.get(kind, set())})
     return kept
+
+
+def recorded_part(part: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in part.items() if name not in IN_PARTS}
+    return {**kept, "state": recorded_part(kept["state"])} if "state" in kept else kept
 
 
 def check(contract: str, wire: Any, schema: str) -> None:

@@ -24,7 +24,7 @@ from tests.tui.samples import (
 from tests.tui.test_lines import CONTROLS, HOSTILE
 
 from holdfast.client.call import Page
-from holdfast.schema.rendered import BodySection, CallBody, Entry, MarkEntry, ShellEntry
+from holdfast.schema.rendered import BodySection, CallBody, Entry, MarkEntry, RenderedText, ShellEntry
 from holdfast.schema.view import Gone, Reset
 from holdfast.tui import style
 from holdfast.tui.conversation import Conversation
@@ -332,3 +332,18 @@ def test_every_style_that_is_used_is_named() -> None:
     named = set(re.findall(r"[a-z]+(?:\.[a-z0-9]+)*", style.__doc__ or ""))
 
     assert {name for name in used if not any(known.startswith(name) for known in named)} == set()
+
+
+def test_a_text_without_live_text_shows_what_is_kept_of_it() -> None:
+    """SES-472, SES-474: until live text of it arrives, or its end. Nothing is there twice."""
+    part = RenderedText(id="t1", open=True, partial="one two")
+    conversation = opened(answer(1, part, open=True, finish=None))
+    assert [row.strip() for row in rows(conversation)] == ["one two"]
+    conversation.apply(block("msg_a1", "t1", text="one two three"))
+    assert [row.strip() for row in rows(conversation)] == ["one two three"]
+    conversation.apply(block("msg_a1", "t1", add=" four"))
+    conversation.apply(entries(2, answer(1, part, call("bash", "make"), open=True, finish=None)))
+    assert rows(conversation)[0].strip() == "one two three four"
+    broken = answer(1, RenderedText(id="t1", text="one two three", broken_off=True), error="cut", finish="error")
+    conversation.apply(entries(3, broken))
+    assert rows(conversation)[0].strip() == "one two three"

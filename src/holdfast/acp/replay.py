@@ -82,11 +82,13 @@ class Replay:
         unfinished = message.time.completed is None
         for part in message.content:
             match part:
-                case messages.TextPart(id=id, text=text):
+                case messages.TextPart(id=id):
+                    text = part.text or part.partial or ""
                     yield from translation.text(MESSAGE, message.id, text)
                     if unfinished:
                         translation.note_text(message.id, id, text)
-                case messages.ReasoningPart(id=id, text=text):
+                case messages.ReasoningPart(id=id):
+                    text = part.text or part.partial or ""
                     yield from translation.text(THOUGHT, message.id, text)
                     if unfinished:
                         translation.note_text(message.id, id, text)

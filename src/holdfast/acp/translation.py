@@ -57,6 +57,8 @@ class _Block:
 
     def rest(self, text: str) -> str:
         sent = "".join(self._sent)
+        if sent.startswith(text):  # of a block that broke off, less may have been kept than was sent
+            return ""
         return text[len(sent) :] if text.startswith(sent) else f"\n\n{text}"
 
 

@@ -61,6 +61,8 @@ class _Block:
     def rest(self, text: str) -> tuple[str, bool]:
         """What is still to pass on of the whole text, and whether that replaces what was passed on."""
         sent = "".join(self._sent)
+        if sent.startswith(text):  # of a block that broke off, less may have been kept than was passed on
+            return "", False
         return (text[len(sent) :], False) if text.startswith(sent) else (text, True)
 
 

@@ -21,9 +21,13 @@ class TextBuffer:
 
     def take_new(self) -> str:
         """The text that was added since the last call."""
-        self._join()
-        new, self._taken = "".join(self._groups[self._taken :]), len(self._groups)
+        new, self._taken = self.after(self._taken)
         return new
+
+    def after(self, mark: int) -> tuple[str, int]:
+        """The text that was added after this returned a mark, and the next mark. The first mark is 0."""
+        self._join()
+        return "".join(self._groups[mark:]), len(self._groups)
 
     def taken(self) -> str:
         """All that `take_new` has given."""

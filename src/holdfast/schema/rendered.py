@@ -19,6 +19,11 @@ class RenderedText(Record, tag_field="type", tag="text"):
     text: str = ""
     open: bool = False
     """Whether the model still writes it."""
+    partial: str = ""
+    """The text so far, plain in both formats and at most a second old, for a reader that gets no live text of the
+    block."""
+    broken_off: bool = False
+    """Whether the process ended before the model did."""
 
 
 class RenderedReasoning(Record, tag_field="type", tag="reasoning"):
@@ -26,6 +31,9 @@ class RenderedReasoning(Record, tag_field="type", tag="reasoning"):
     html: str = ""
     text: str = ""
     open: bool = False
+    partial: str = ""
+    """As in `RenderedText`, and so is `broken_off`."""
+    broken_off: bool = False
     time: Time | None = None
 
 
@@ -54,6 +62,8 @@ class RenderedCall(Record, tag_field="type", tag="tool"):
     time: ToolTime
     body: bool = False
     """Whether there is more to show."""
+    partial: str = ""
+    """The end of the input so far, while the model writes it."""
 
 
 RenderedPart = RenderedText | RenderedReasoning | RenderedCall

@@ -120,6 +120,8 @@ class TextStarted(StepPayload):
 class TextEnded(StepPayload):
     text_id: str
     text: str
+    broken_off: bool | None = None
+    """Whether the process ended before the model did. The text is what had been kept of it."""
 
 
 class ReasoningStarted(StepPayload):
@@ -131,6 +133,8 @@ class ReasoningEnded(StepPayload):
     reasoning_id: str
     text: str
     provider_metadata: ProviderMetadata | None = None
+    broken_off: bool | None = None
+    """As in `TextEnded`."""
 
 
 class ToolInputStarted(StepPayload):

@@ -125,6 +125,8 @@ ToolContent = TextContent | FileContent
 class ToolPending(Record, tag_field="status", tag="pending"):
     status: ClassVar[Literal["pending"]] = "pending"
     input: str
+    partial: str | None = None
+    """The input so far, while the model writes it; at most a second old."""
 
 
 class ToolRunning(Record, tag_field="status", tag="running"):
@@ -160,12 +162,19 @@ class TextPart(Record, tag_field="type", tag="text"):
     type: ClassVar[Literal["text"]] = "text"
     id: str
     text: str
+    partial: str | None = None
+    """The text so far, while the model writes it; at most a second old. `text` is empty then."""
+    broken_off: bool | None = None
+    """Whether the process ended before the model did. The model is not sent the text."""
 
 
 class ReasoningPart(Record, tag_field="type", tag="reasoning"):
     type: ClassVar[Literal["reasoning"]] = "reasoning"
     id: str
     text: str
+    partial: str | None = None
+    """As in `TextPart`, and so is `broken_off`."""
+    broken_off: bool | None = None
     provider_metadata: ProviderMetadata | None = None
     time: Time | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from holdfast.core.session.errors import MessageNotFound, MessageUndecodable
+from holdfast.core.session.errors import MessageNotFound, MessageUndecodable, SessionNotFound
 from holdfast.core.session.stored_conversation import StoredConversation
 from holdfast.core.session.stored_messages import AFTER_ALL, BEFORE_ALL
 from holdfast.schema.session_message import AssistantMessage, ToolPart, ToolPending, ToolRunning, UserMessage
@@ -57,8 +57,8 @@ class Conversation:
         found = []
         for message_id in ids:
             try:
-                found.append(await self._runtime.store.message(session.id, message_id))
-            except MessageNotFound:
+                found.append(await self._runtime.sessions.message(session.id, message_id))
+            except (MessageNotFound, SessionNotFound):
                 continue
         entries = await self.entries(session, found)
         return merged(entries, mark_entries(rows, ended=False, form=self._form))

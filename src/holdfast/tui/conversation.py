@@ -195,11 +195,13 @@ class Conversation:
 
     # What passages are made from
 
-    def chunks(self, message_id: str, part_id: str, text: str) -> TextChunks:
-        """The chunks of a finished text, or of one that is being written."""
+    def chunks(self, message_id: str, part_id: str, text: str, partial: str = "") -> TextChunks:
+        """The chunks of a finished text, or of one that is being written. `partial` is what an entry has of that."""
         from holdfast.tui.text_chunks import TextChunks
 
         part = (message_id, part_id)
+        if part not in self._written:
+            text = text or partial
         chunks = self._texts.get(part)
         if chunks is None:
             chunks = self._texts[part] = TextChunks(text)

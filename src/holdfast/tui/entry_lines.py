@@ -49,7 +49,7 @@ class Around(Protocol):
     def now(self) -> float:
         """In milliseconds since the epoch."""
 
-    def chunks(self, message_id: str, part_id: str, text: str) -> TextChunks:
+    def chunks(self, message_id: str, part_id: str, text: str, partial: str = "") -> TextChunks:
         """The chunks of a finished text, or of one that is being written."""
 
     def live(self, message_id: str, part_id: str) -> str | None:
@@ -127,7 +127,7 @@ def _answer(entry: AssistantEntry, around: Around) -> Iterator[Passage]:
         if isinstance(part, RenderedCall):
             yield from _call(entry, part, around)
         elif isinstance(part, RenderedText):
-            for number, chunk in enumerate(around.chunks(entry.id, part.id, part.text).chunks):
+            for number, chunk in enumerate(around.chunks(entry.id, part.id, part.text, part.partial).chunks):
                 yield Passage(f"{part.id}:{number}", "text", chunk, gap=chunk.gap or not number)
         elif not quiet or part.open:
             yield from _reasoning(entry, part, around)
@@ -147,7 +147,7 @@ def _answer(entry: AssistantEntry, around: Around) -> Iterator[Passage]:
 def _reasoning(entry: AssistantEntry, part: RenderedReasoning, around: Around) -> Iterator[Passage]:
     target = Target("reasoning", entry.id, part.id)
     unfolded = around.folds.is_open(target)
-    text = around.chunks(entry.id, part.id, part.text)
+    text = around.chunks(entry.id, part.id, part.text, part.partial)
     if not text.chunks and not part.open:
         return
     took = part.time.completed - part.time.created if part.time is not None and part.time.completed else None

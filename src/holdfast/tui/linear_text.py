@@ -85,7 +85,7 @@ class LinearText:
         for part in entry.parts:
             match part:
                 case RenderedText():
-                    text = self._conversation.chunks(entry.id, part.id, part.text).text
+                    text = self._conversation.chunks(entry.id, part.id, part.text, part.partial).text
                     yield from self._text(entry.id, part.id, text, is_open=part.open)
                 case RenderedReasoning():
                     if not part.open and self._once(entry.id, part.id, "ended"):

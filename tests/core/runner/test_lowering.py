@@ -192,3 +192,14 @@ def test_a_hosted_result_is_replayed_inline_with_its_metadata(own: dict[str, dic
     )
     (elsewhere,) = lower([assistant(tool(completed(result=raw), provider), model=ELSEWHERE)], HERE)
     assert all(part.provider_metadata is None for part in elsewhere.content if not isinstance(part, llm.MediaPart))
+
+
+def test_a_text_that_broke_off_is_not_sent() -> None:
+    """SES-473: neither is reasoning, whether the step failed or goes on with its calls. The call is."""
+    text = stored.TextPart(id="t", text="half a", broken_off=True)
+    thought = stored.ReasoningPart(id="r", text="half a", provider_metadata=SIGNED, broken_off=True)
+    whole = stored.TextPart(id="t0", text="whole")
+    for error in (None, "Provider turn interrupted"):
+        assert lower([assistant(thought, text, error=error)], HERE) == ()
+        sent = lower([assistant(thought, whole, text, tool(completed()), error=error)], HERE)
+        assert [type(part) for part in sent[0].content] == [llm.TextPart, llm.ToolCallPart]

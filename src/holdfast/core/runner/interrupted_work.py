@@ -5,17 +5,23 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from holdfast.core.database.unit import Statement
 from holdfast.core.runner.publish import HERE, TOOL_INTERRUPTED
 from holdfast.core.session.answer_outcome import TURN_INTERRUPTED
+from holdfast.core.session.stored_partials import PART_KINDS
 from holdfast.schema.codec import decoder
+from holdfast.schema.ids import MessageID
 from holdfast.schema.session_event import (
     ActivityEnded,
     ActivitySuspended,
     CompactionFailed,
     Provider,
+    ReasoningEnded,
     ShellEnded,
     StepFailed,
+    TextEnded,
     ToolFailed,
+    ToolInputEnded,
 )
 from holdfast.schema.session_message import ToolPart, UnknownError
 from holdfast.schema.turn_event import TurnAbandoned
@@ -23,11 +29,11 @@ from holdfast.schema.turn_event import TurnAbandoned
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from holdfast.core.database.unit import Statement
     from holdfast.core.runner.services import SessionServices
     from holdfast.core.session.activity import Activity
     from holdfast.core.session.ownership import Lease
     from holdfast.core.session.stored_messages import OpenCall
+    from holdfast.core.session.stored_partials import PartialText
     from holdfast.core.session.stored_start import LeftOpen
     from holdfast.schema.record import Record
 
@@ -51,14 +57,15 @@ async def close_interrupted_work(
     told: Mapping[tuple[str, str], str] = NOTHING_TOLD,
 ) -> None:
     """Record as failed: the calls, the step, the compaction and the shell command of an earlier drain that have no end.
-    `left` is what that drain owed, `found` what it left open.
+    `left` is what that drain owed, `found` what it left open. Blocks of its answer end with the text that was kept.
 
     `beside` gives statements that go with these events. Calls in `keep`, by message and call id, go on waiting, and so
     does their step. `goes_on` says that the model is asked again, by this process or the next one. `ends` is the reason
     why nothing more is owed. `told` is what the model is told about a call, where that is known."""
     now = sessions.clock.now()
     open_calls = [call for call in found.calls if call.key not in keep]
-    events: list[Record] = [_failed(call, session_id, now, told.get(call.key, TOOL_INTERRUPTED)) for call in open_calls]
+    events: list[Record] = _ended_blocks(found.partials, session_id, now)
+    events += [_failed(call, session_id, now, told.get(call.key, TOOL_INTERRUPTED)) for call in open_calls]
     turn = left.turn if left is not None else None
     if keep:
         pass
@@ -87,8 +94,43 @@ async def close_interrupted_work(
         events.append(ended)
     if ends is not None and left is not None:
         events.append(ActivityEnded(timestamp=now, session_id=session_id, reason=ends))
-    if events:
-        await lease.publish(*events, local=beside(events))
+    forget = (Statement("partial.forget", {"id": session_id}),) if found.partials else ()
+    if events or forget:
+        await lease.publish(*events, local=(*beside(events), *forget))
+
+
+def _ended_blocks(partials: Sequence[PartialText], session_id: str, now: int) -> list[Record]:
+    """The ends of blocks that were open, with what had been kept of them."""
+    order = list(PART_KINDS.values())
+    blocks = [(order.index(partial.kind), partial.place, partial) for partial in partials if partial.place is not None]
+    return [_ended_block(partial, session_id, now) for _, _, partial in sorted(blocks, key=lambda block: block[:2])]
+
+
+def _ended_block(partial: PartialText, session_id: str, now: int) -> Record:
+    message_id, key, text = MessageID(partial.message_id), partial.key, partial.text
+    match partial.kind:
+        case "text":
+            return TextEnded(
+                timestamp=now,
+                session_id=session_id,
+                assistant_message_id=message_id,
+                text_id=key,
+                text=text,
+                broken_off=True,
+            )
+        case "reasoning":
+            return ReasoningEnded(
+                timestamp=now,
+                session_id=session_id,
+                assistant_message_id=message_id,
+                reasoning_id=key,
+                text=text,
+                broken_off=True,
+            )
+        case _:
+            return ToolInputEnded(
+                timestamp=now, session_id=session_id, assistant_message_id=message_id, call_id=key, text=text
+            )
 
 
 def _failed(call: OpenCall, session_id: str, now: int, message: str) -> ToolFailed:

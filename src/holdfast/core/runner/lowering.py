@@ -211,6 +211,8 @@ def _assistant(item: stored.AssistantMessage, selected: ModelRef) -> list[Messag
     results: list[Message] = []
     for content in item.content:
         match content:
+            case stored.TextPart(broken_off=True) | stored.ReasoningPart(broken_off=True):
+                pass  # people see it; the model did not end it
             case stored.TextPart():
                 if content.text:
                     parts.append(llm.TextPart(text=content.text))

@@ -97,6 +97,11 @@ class Outbox:
             self._committed(committed)
         return committed
 
+    def write(self, *statements: Statement) -> asyncio.Future[Committed]:
+        """Operational writes in a commit of their own, which nothing needs to wait for. What is staged goes first."""
+        self.submit()
+        return self._lease.submit(local=statements)
+
     def soon(self) -> None:
         """Let what is staged wait for the next commit, but not for long."""
         if self._staged and self._due is None:

@@ -19,10 +19,11 @@ from holdfast.core.database.unit import Statement
 from holdfast.core.observe.log_context import note_turn
 from holdfast.core.runner.answer import Answer
 from holdfast.core.runner.open_answers import OpenText
+from holdfast.core.runner.open_blocks import OpenBlocks
+from holdfast.core.runner.partial_texts import PartialTexts
 from holdfast.core.work_time import WorkTime, measuring
 from holdfast.llm import event as llm
 from holdfast.llm.errors import excerpt
-from holdfast.llm.text_buffer import TextBuffer
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
@@ -32,11 +33,12 @@ from holdfast.schema.session_message import UnknownError
 from holdfast.schema.turn_event import TurnAnswered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.event.log import EventLog
     from holdfast.core.runner.open_answers import BlockKind
+    from holdfast.core.runner.open_blocks import OpenBlock
     from holdfast.core.runner.outbox import Outbox
     from holdfast.core.session.activity import Used
     from holdfast.core.tool.tool import CallOutput
@@ -51,6 +53,12 @@ FLUSH_SECONDS = 0.016
 TOOL_INTERRUPTED = "Tool execution interrupted"
 NO_RESULT = "Provider did not return a tool result"
 HERE = ev.Provider(executed=False)
+DELTAS: dict[BlockKind, tuple[type[Record], str]] = {
+    "text": (TextDelta, "text_id"),
+    "reasoning": (ReasoningDelta, "reasoning_id"),
+    "input": (ToolInputDelta, "call_id"),
+}
+"""The live events of each kind of block, and the field that names the block."""
 
 
 class TurnOf(Frozen):
@@ -78,10 +86,8 @@ class TurnPublisher:
         self._ids = ids
         self._clock = clock
         self.price = price
-        self._texts: dict[str, TextBuffer] = {}
-        """Open blocks: what was received, and which of it has not been announced yet."""
-        self._reasonings: dict[str, TextBuffer] = {}
-        self._inputs: dict[str, TextBuffer] = {}
+        self._blocks = OpenBlocks()
+        self._partials = PartialTexts(outbox, self._blocks, turn.session_id)
         self._flush: asyncio.TimerHandle | None = None
         self._names: dict[str, str] = {}
         self._calls: set[str] = set()
@@ -123,29 +129,26 @@ class TurnPublisher:
             return
         match event:
             case llm.TextDelta(id, text):
-                _opened(self._texts, id).add(text)
-                self._schedule_flush()
+                self._received("text", id, text)
             case llm.ReasoningDelta(id, text):
-                _opened(self._reasonings, id).add(text)
-                self._schedule_flush()
+                self._received("reasoning", id, text)
             case llm.ToolInputDelta(id, name, text):
                 self._check_name(id, name)
-                _opened(self._inputs, id).add(text)
-                self._schedule_flush()
+                self._received("input", id, text)
             case llm.TextStart(id):
-                _open(self._texts, id)
+                self._blocks.begin("text", id)
                 self._stage(ev.TextStarted, text_id=id)
             case llm.TextEnd(id):
                 self._end_text(id)
             case llm.ReasoningStart(id, metadata):
-                _open(self._reasonings, id)
+                self._blocks.begin("reasoning", id)
                 self._stage(ev.ReasoningStarted, reasoning_id=id, provider_metadata=metadata)
             case llm.ReasoningEnd(id, metadata):
                 self._end_reasoning(id, metadata)
             case llm.ToolInputStart(id, name):
                 if id in self._names:
                     raise ValueError(f"the provider started the input of call {id} twice")
-                _open(self._inputs, id)
+                self._blocks.begin("input", id)
                 self._names[id] = name
                 self._stage(ev.ToolInputStarted, call_id=id, name=name)
             case llm.ToolInputEnd(id):
@@ -181,26 +184,19 @@ class TurnPublisher:
         """Blocks that have begun and not ended, with what of them was announced. What came while nobody observed is
         announced soon, also if the provider sends nothing more for a while."""
         self._schedule_flush()
-        kinds: tuple[tuple[BlockKind, dict[str, TextBuffer]], ...] = (
-            ("text", self._texts),
-            ("reasoning", self._reasonings),
-            ("input", self._inputs),
-        )
         message_id = self.message_id or ""
-        return [
-            OpenText(kind, message_id, id, fragment.taken())
-            for kind, fragments in kinds
-            for id, fragment in fragments.items()
-        ]
+        return [OpenText(block.kind, message_id, block.id, block.text.taken()) for block in self._blocks]
 
     def close_fragments(self) -> None:
         """However the stream ended, what was received so far is kept."""
-        for id in list(self._texts):
-            self._end_text(id)
-        for id in list(self._reasonings):
-            self._end_reasoning(id, None)
-        for id in list(self._inputs):
-            self._end_input(id)
+        for block in list(self._blocks):
+            match block.kind:
+                case "text":
+                    self._end_text(block.id)
+                case "reasoning":
+                    self._end_reasoning(block.id, None)
+                case "input":
+                    self._end_input(block.id)
 
     def succeed(self, call_id: str, output: CallOutput) -> None:
         if self.unsettled.pop(call_id, None) is not None:
@@ -325,6 +321,7 @@ class TurnPublisher:
     def _start(self) -> MessageID:
         if self.message_id is None:
             self.message_id = self._ids.message()
+            self._partials.begin(self.message_id)
             note_turn(self.message_id)
             started = ev.StepStarted(
                 timestamp=self._clock.now(),
@@ -337,23 +334,33 @@ class TurnPublisher:
             self._put(started)
         return self.message_id
 
+    def _received(self, kind: BlockKind, id: str, text: str) -> None:
+        """Runs for each delta: what is due already is not called again."""
+        self._blocks.add(kind, id, text)
+        if self._flush is None and self._log.bus.observed:
+            self._schedule_flush()
+        if self._partials.due is None:
+            self._partials.keep_soon()
+
     def _end_text(self, id: str) -> None:
-        fragment = _opened(self._texts, id)
-        del self._texts[id]
-        self._stage_rest(TextDelta, fragment, text_id=id)
-        self._stage(ev.TextEnded, text_id=id, text=fragment.whole())
+        text, removal = self._end_block("text", id)
+        self._stage(ev.TextEnded, *removal, text_id=id, text=text)
 
     def _end_reasoning(self, id: str, metadata: ProviderMetadata | None) -> None:
-        fragment = _opened(self._reasonings, id)
-        del self._reasonings[id]
-        self._stage_rest(ReasoningDelta, fragment, reasoning_id=id)
-        self._stage(ev.ReasoningEnded, reasoning_id=id, text=fragment.whole(), provider_metadata=metadata)
+        text, removal = self._end_block("reasoning", id)
+        self._stage(ev.ReasoningEnded, *removal, reasoning_id=id, text=text, provider_metadata=metadata)
 
     def _end_input(self, id: str) -> None:
-        fragment = _opened(self._inputs, id)
-        del self._inputs[id]
-        self._stage_rest(ToolInputDelta, fragment, call_id=id)
-        self._stage(ev.ToolInputEnded, call_id=id, text=fragment.whole())
+        text, removal = self._end_block("input", id)
+        self._stage(ev.ToolInputEnded, *removal, call_id=id, text=text)
+
+    def _end_block(self, kind: BlockKind, id: str) -> tuple[str, Sequence[Statement]]:
+        """The whole text of a block that ends, and what removes its partial text. What was not announced of it travels
+        with its end, since even its start may still be on its way."""
+        block = self._blocks.end(kind, id)
+        if self._log.bus.observed and (delta := block.text.take_new()):
+            self._outbox.stage(self._delta(block, delta))
+        return block.text.whole(), self._partials.removal(block)
 
     def _check_name(self, id: str, name: str) -> None:
         if self._names.get(id, name) != name:
@@ -408,47 +415,25 @@ class TurnPublisher:
     def _announce_deltas(self) -> None:
         if not self._log.bus.observed:
             return
-        for id, fragment in self._texts.items():
-            self._announce(TextDelta, fragment, text_id=id)
-        for id, fragment in self._reasonings.items():
-            self._announce(ReasoningDelta, fragment, reasoning_id=id)
-        for id, fragment in self._inputs.items():
-            self._announce(ToolInputDelta, fragment, call_id=id)
+        for block in self._blocks:
+            if delta := block.text.take_new():
+                self._log.announce(self._delta(block, delta), location=self.of.location)
 
-    def _announce(self, kind: type[Record], fragment: TextBuffer, **block: str) -> None:
-        if delta := fragment.take_new():
-            self._log.announce(self._delta(kind, delta, block), location=self.of.location)
-
-    def _stage_rest(self, kind: type[Record], fragment: TextBuffer, **block: str) -> None:
-        """What of a block was not announced travels with its end, since even its start may still be on its way."""
-        if self._log.bus.observed and (delta := fragment.take_new()):
-            self._outbox.stage(self._delta(kind, delta, block))
-
-    def _delta(self, kind: type[Record], delta: str, block: dict[str, str]) -> Record:
+    def _delta(self, block: OpenBlock, delta: str) -> Record:
+        kind, field = DELTAS[block.kind]
         return kind(
             timestamp=self._clock.now(),
             session_id=self.of.session_id,
             assistant_message_id=self.message_id or "",
             delta=delta,
-            **block,
+            **{field: block.id},
         )
 
     def close(self) -> None:
+        self._partials.close()
         if self._flush is not None:
             self._flush.cancel()
             self._flush = None
-
-
-def _opened(fragments: dict[str, TextBuffer], id: str) -> TextBuffer:
-    if id not in fragments:
-        raise ValueError(f"the provider went on with block {id}, which is not open")
-    return fragments[id]
-
-
-def _open(fragments: dict[str, TextBuffer], id: str) -> None:
-    if id in fragments:
-        raise ValueError(f"the provider started block {id} twice")
-    fragments[id] = TextBuffer()
 
 
 def stored_tokens(usage: llm.Usage | None) -> Tokens:

@@ -164,6 +164,7 @@ class Sending:
                     lambda: self._answered(publisher),
                 )
         finally:
+            publisher.close()
             if publisher.message_id is not None and publisher.called:
                 self._trees.after_step(publisher.message_id, looked_only=ready.tools.look_only(publisher.tools))
         self._state.answer = publisher.answer.message

@@ -53,7 +53,7 @@ ANNOUNCED_SECONDS = 0.5
 SHOWN_FORKS = 5
 REST = (
     *("control", "lease", "links", "epoch", "context_changes", "attempt", "blocked", "wakes", "work", "pause"),
-    *("total", "share", "tasks", "lineage", "audit"),
+    *("partial", "total", "share", "tasks", "lineage", "audit"),
 )
 """What a deletion leaves beside the events, by the names of the statements that remove it."""
 

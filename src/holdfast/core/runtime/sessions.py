@@ -307,17 +307,21 @@ class Sessions:
     async def messages(
         self, session_id: str, *, order: Order, limit: int, anchor: int | None = None, direction: Direction = "next"
     ) -> list[StoredMessage]:
-        await self._store.get(session_id)
-        return await self._store.messages(session_id, order=order, limit=limit, anchor=anchor, direction=direction)
+        store = self._store
+        return await store.for_people(
+            session_id,
+            lambda: store.messages(session_id, order=order, limit=limit, anchor=anchor, direction=direction),
+        )
 
     async def message(self, session_id: str, message_id: str) -> StoredMessage:
-        await self._store.get(session_id)
-        return await self._store.message(session_id, message_id)
+        async def read() -> list[StoredMessage]:
+            return [await self._store.message(session_id, message_id)]
+
+        return (await self._store.for_people(session_id, read))[0]
 
     async def context(self, session_id: str) -> list[StoredMessage]:
         """The messages selected as model history; never the baseline, the tools or other request parts."""
-        await self._store.get(session_id)
-        return await self._store.active_history(session_id)
+        return await self._store.for_people(session_id, lambda: self._store.active_history(session_id))
 
     async def history(self, session_id: str, *, after: int = -1, limit: int = 50) -> tuple[list[EventEnvelope], bool]:
         await self._store.get(session_id)

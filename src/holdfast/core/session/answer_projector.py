@@ -86,7 +86,8 @@ def text_started(event: Projected) -> tuple[Statement, ...]:
 
 def text_ended(event: Projected) -> tuple[Statement, ...]:
     data: ev.TextEnded = event.data
-    return (Statement("part.end_text", {**_target(data, data.text_id), "text": data.text}),)
+    ended = Statement("part.end_text", {**_target(data, data.text_id), "text": data.text})
+    return (ended, *_broken_off(data, "text", data.text_id))
 
 
 def reasoning_started(event: Projected) -> tuple[Statement, ...]:
@@ -104,7 +105,8 @@ def reasoning_started(event: Projected) -> tuple[Statement, ...]:
 def reasoning_ended(event: Projected) -> tuple[Statement, ...]:
     data: ev.ReasoningEnded = event.data
     row = {"text": data.text, "metadata": json_or_none(data.provider_metadata)}
-    return (Statement("part.end_reasoning", {**_target(data, data.reasoning_id), **row}),)
+    ended = Statement("part.end_reasoning", {**_target(data, data.reasoning_id), **row})
+    return (ended, *_broken_off(data, "reasoning", data.reasoning_id))
 
 
 def tool_input_started(event: Projected) -> tuple[Statement, ...]:
@@ -200,6 +202,13 @@ def _part(
     place = {"session_id": data.session_id, "message_id": data.assistant_message_id, "kind": kind, "key": key}
     add = Statement("part.add", {**place, "status": status, "data": encode_text(content)})
     return (Statement("part.supersede", place), add)
+
+
+def _broken_off(data: ev.TextEnded | ev.ReasoningEnded, kind: str, key: str) -> tuple[Statement, ...]:
+    if not data.broken_off:
+        return ()
+    place = {"session_id": data.session_id, "message_id": data.assistant_message_id, "kind": kind, "key": key}
+    return (Statement("part.break_off", place),)
 
 
 def _target(data: ev.StepPayload, key: str) -> dict[str, Value]:

@@ -53,6 +53,7 @@ def session_deleted(event: Projected) -> tuple[Statement, ...]:
         Statement("session.clear_epoch", key, operational=True),
         Statement("context.forget_changes", key, operational=True),
         Statement("inbox.forget_wakes", {"session_id": session_id}, operational=True),
+        Statement("partial.forget", key, operational=True),
         Statement("deleted.insert", _deleted_row(event.data.info), operational=True),
         *budget_deleted(session_id),
         *release_all(session_id),

@@ -13,6 +13,7 @@ from holdfast.core.session.stored_activity import ActivityRow, Dispatch, OpenReq
 from holdfast.core.session.stored_budgets import BudgetRow, Pause
 from holdfast.core.session.stored_inputs import InputRow, options_of
 from holdfast.core.session.stored_messages import OpenCall, OpenShell, SeqRow
+from holdfast.core.session.stored_partials import PartialText, partial_read, partial_texts, with_partials
 from holdfast.core.session.stored_sessions import (
     BoundaryRow,
     SessionAtBoundary,
@@ -23,10 +24,11 @@ from holdfast.core.session.stored_sessions import (
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from holdfast.core.database.unit import Row, Value
     from holdfast.core.session.activity import Activity
+    from holdfast.core.session.stored_messages import StoredMessage
     from holdfast.schema.instruction import InstructionEntry
     from holdfast.schema.prompt import PromptOptions
     from holdfast.schema.session import Session
@@ -41,6 +43,7 @@ class LeftOpen(Frozen):
     compaction: str | None
     shell: OpenShell | None
     requests: Sequence[OpenRequest]
+    partials: Sequence[PartialText]
 
 
 class BudgetsAtStart(Frozen):
@@ -160,6 +163,18 @@ class StoredStarts(StoredSessions):
             raise SessionNotFound(session_id)
         return found[0].session(), bool(used)
 
+    async def for_people(
+        self, session_id: str, read: Callable[[], Awaitable[Sequence[StoredMessage]]]
+    ) -> list[StoredMessage]:
+        """Messages that `read` returns, with the partial text of open blocks, which is read first: a block that ends
+        meanwhile has its whole text in the messages. Raises SessionNotFound."""
+        sessions, rows = await self._database.fetch_many(
+            Read("session.get", {"id": session_id}, SessionRow), partial_read(session_id)
+        )
+        if not sessions:
+            raise SessionNotFound(session_id)
+        return with_partials(await read(), partial_texts(rows))
+
     async def budgets_at_start(self, session_id: str) -> BudgetsAtStart:
         reads = (Read("budget.revision", {}), *_budgets({"session_id": session_id}))
         rows = iter(await self._database.fetch_many(*reads))
@@ -200,12 +215,14 @@ def _left_open(session_id: str) -> tuple[Read, ...]:
         Read("turn.dangling_compaction", key),
         Read("message.open_shell", key, OpenShell),
         Read("request.open_of_session", key, OpenRequest),
+        partial_read(session_id),
     )
 
 
 def _open(rows: Iterator[list[Any]]) -> LeftOpen:
     calls, compaction, shell, requests = next(rows), _first(rows), _first(rows), next(rows)
-    return LeftOpen(calls, str(compaction[0]) if compaction else None, shell, requests)
+    partials = partial_texts(next(rows))
+    return LeftOpen(calls, str(compaction[0]) if compaction else None, shell, requests, partials)
 
 
 def _budgets(key: dict[str, Value]) -> tuple[Read, ...]:

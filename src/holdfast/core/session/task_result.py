@@ -60,7 +60,8 @@ async def result_of(database: Database, store: SessionStore, task: Task, state: 
     message = (await store.message(task.child_id, str(rows[0][0]))).decode() if rows else None
     if not isinstance(message, AssistantMessage):
         return cancelled(task, ())
-    text = "\n\n".join(part.text for part in message.content if isinstance(part, TextPart) and part.text)
+    texts = [part for part in message.content if isinstance(part, TextPart) and not part.broken_off]
+    text = "\n\n".join(part.text for part in texts if part.text)
     outcome = outcome_of_answer(message)
     if outcome.type == "completed":
         return TaskEnd("completed", text or NO_TEXT)

@@ -137,6 +137,8 @@ def _attached(file: FileAttachment) -> str:
 
 def _part(part: stored.Part, result_characters: int) -> list[str]:
     match part:
+        case stored.TextPart(broken_off=True) | stored.ReasoningPart(broken_off=True):
+            return []  # as in a request
         case stored.TextPart():
             return [f"[Assistant]: {_said(part.text)}"] if part.text else []
         case stored.ReasoningPart():

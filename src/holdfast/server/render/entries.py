@@ -32,12 +32,12 @@ from holdfast.schema.session_message import (
     ToolRunning,
     UserMessage,
 )
-from holdfast.server.render.ansi import terminal_html
+from holdfast.server.render.ansi import plain, terminal_html
 from holdfast.server.render.cache import RenderCache
 from holdfast.server.render.call_line import changed_lines, child_of, outcome_of, peek_of, title_of
 from holdfast.server.render.markdown import markdown_html
 from holdfast.server.render.sanitize import clean
-from holdfast.server.render.text import bounded, encodable, one_line
+from holdfast.server.render.text import bounded, encodable, one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +56,8 @@ TEXT = 20_000
 """Characters of a prompt that are given as they were written."""
 OUTPUT = 100_000
 """Characters of a shell message's output."""
+INPUT = 2_000
+"""Characters of an input that the model is writing."""
 TITLE = 200
 URI = 500
 CACHE = RenderCache()
@@ -181,12 +183,25 @@ def _part(part: Part, message_id: str, around: Surroundings, *, is_open: bool) -
     match part:
         case TextPart():
             shown = shown_markdown(part.text, around.form)
-            return RenderedText(id=part.id, html=shown.html, text=shown.text, open=is_open and not part.text)
+            return RenderedText(
+                id=part.id,
+                html=shown.html,
+                text=shown.text,
+                open=is_open and not part.text,
+                partial=_so_far(part.partial, MARKDOWN, around.form),
+                broken_off=bool(part.broken_off),
+            )
         case ReasoningPart():
             ended = part.time is not None and part.time.completed is not None
             shown = shown_markdown(part.text, around.form)
             return RenderedReasoning(
-                id=part.id, html=shown.html, text=shown.text, open=is_open and not ended, time=part.time
+                id=part.id,
+                html=shown.html,
+                text=shown.text,
+                open=is_open and not ended,
+                partial=_so_far(part.partial, MARKDOWN, around.form),
+                broken_off=bool(part.broken_off),
+                time=part.time,
             )
     return _call(part, message_id, around)
 
@@ -209,7 +224,15 @@ def _call(part: ToolPart, message_id: str, around: Surroundings) -> RenderedCall
         request_id=request_id,
         time=part.time,
         body=not isinstance(state, ToolPending),
+        partial=_so_far(state.partial, INPUT, around.form) if isinstance(state, ToolPending) else "",
     )
+
+
+def _so_far(partial: str | None, most: int, form: TextFormat) -> str:
+    """The end of what is kept of an open block, as it is written. A page gets it as its live text: no HTML, and what
+    would be invisible can be seen."""
+    text = encodable((partial or "")[-most:])
+    return visible(plain(text)) if form == "html" else text
 
 
 def _mark(message: SessionMessage, seq: int, kind: _MarkKind, title: str, body: Shown | None = None) -> MarkEntry:

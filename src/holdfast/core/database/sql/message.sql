@@ -106,6 +106,12 @@ where session_id = :session_id
   and message_seq = (select seq from session_message where id = :message_id and session_id = :session_id)
   and kind = 'reasoning' and key = :key
 
+-- name: part.break_off
+update session_message_part set data = json_set(data, '$.brokenOff', json('true'))
+where session_id = :session_id
+  and message_seq = (select seq from session_message where id = :message_id and session_id = :session_id)
+  and kind = :kind and key = :key
+
 -- name: part.tool_input
 update session_message_part set data = json_set(data, '$.state.input', :text)
 where session_id = :session_id and status = 'pending'

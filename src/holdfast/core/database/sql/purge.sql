@@ -75,6 +75,9 @@ delete from session_attempt where session_id = :id
 -- name: purge.remove_blocked
 delete from session_blocked where session_id = :id
 
+-- name: purge.remove_partial
+delete from session_partial where session_id = :id
+
 -- name: purge.remove_wakes
 delete from session_wake where session_id = :id
 
@@ -130,6 +133,7 @@ union all select 'session_context_epoch' where exists (select 1 from session_con
 union all select 'session_context_change' where exists (select 1 from session_context_change where session_id = :id)
 union all select 'session_attempt' where exists (select 1 from session_attempt where session_id = :id)
 union all select 'session_blocked' where exists (select 1 from session_blocked where session_id = :id)
+union all select 'session_partial' where exists (select 1 from session_partial where session_id = :id)
 union all select 'session_wake' where exists (select 1 from session_wake where session_id = :id)
 union all select 'session_work' where exists (select 1 from session_work where session_id = :id)
 union all select 'session_pause' where exists (select 1 from session_pause where session_id = :id)

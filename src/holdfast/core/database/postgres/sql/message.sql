@@ -52,6 +52,12 @@ where session_id = :session_id
   and message_seq = (select seq from session_message where id = :message_id and session_id = :session_id)
   and kind = 'text' and key = :key
 
+-- name: part.break_off
+update session_message_part set data = holdfast_json_put(data, 'brokenOff', 'true')
+where session_id = :session_id
+  and message_seq = (select seq from session_message where id = :message_id and session_id = :session_id)
+  and kind = :kind and key = :key
+
 -- name: part.end_reasoning
 update session_message_part
 set data = holdfast_json_put(
