@@ -180,7 +180,7 @@ def test_an_id_of_a_caller_is_short(place: Place) -> None:
         (f"/api/session/{place.session(place.holdfast.project)}/prompt", {"id": "msg_" + id, "prompt": {"text": "x"}}),
     ):
         refused = call(place.server, prompter, "POST", path, json=payload)
-        assert (refused.status_code, "100 characters" in refused.text) == (400, True), refused.text
+        assert (refused.status_code, "1 to 100 letters" in refused.text) == (400, True), refused.text
     assert call(place.server, prompter, "POST", "/api/session", json={"id": id[:100]}).status_code == 200
 
 

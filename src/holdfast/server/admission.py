@@ -82,7 +82,8 @@ async def resolve_prompt(
     prompt = await with_skills(services, session, given)
     if mentions:
         return prompt, await services.mentions.resolve(session, prompt)
-    return prompt, Mentioned(notes=await services.mentions.guidance(session, prompt))
+    notes = await services.mentions.guidance(session, prompt)
+    return prompt, Mentioned(notes=notes) if notes else None
 
 
 async def with_skills(services: LocationServices, session: Session, given: Prompt) -> Prompt:

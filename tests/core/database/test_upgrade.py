@@ -18,7 +18,8 @@ from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.errors import StorageFull
 from holdfast.core.database.queries import SQL, load_migrations
 from holdfast.core.runtime.runtime import Paths, Runtime
-from holdfast.schema.session_event import CompactionEnded, CompactionUndone, RevertCommitted, Synthetic
+from holdfast.schema.model import ModelRef
+from holdfast.schema.session_event import CompactionEnded, CompactionUndone, RevertCommitted, StepStarted, Synthetic
 
 pytestmark = [pytest.mark.anyio, pytest.mark.store("sqlite", reason="files of earlier versions")]
 
@@ -171,5 +172,26 @@ async def test_an_upgrade_leaves_out_what_was_taken_away_before(runtime: Runtime
     connection.execute("delete from session_lineage")
     connection.execute(script[script.index("create temp table hidden") : script.index("drop table hidden")])
     assert connection.execute("select * from session_lineage").fetchall() == expected
+    connection.close()
+    assert await runtime.verify() == []
+
+
+async def test_an_upgrade_finds_the_newest_answer_after_a_revert(runtime: Runtime) -> None:
+    """SES-487: earlier versions kept pointing to an answer that a revert had taken away."""
+    session = await new_session(runtime)
+    stamp: dict[str, Any] = {"timestamp": 1, "session_id": session.id}
+    model = ModelRef(id="m", provider_id="mock")
+    seqs = []
+    for id in ("msg_1", "msg_2"):
+        started = StepStarted(**stamp, assistant_message_id=id, agent="build", model=model)
+        seqs.append((await runtime.log.publish(started)).last)
+    await runtime.log.publish(RevertCommitted(**stamp, message_id="msg_1"))
+    connection = raw(runtime.paths.database)
+    newest = connection.execute("select newest_assistant from session").fetchall()
+    assert newest == [(seqs[0],)]
+    connection.execute("update session set newest_assistant = ?", (seqs[1],))
+    script = (SQL / "migrations" / "0024_endings.sql").read_text()
+    connection.execute(script[script.index("update session") :])
+    assert connection.execute("select newest_assistant from session").fetchall() == newest
     connection.close()
     assert await runtime.verify() == []

@@ -200,9 +200,9 @@ class RetentionRuns:
         path = folder / f"{name_of_id(item.id)}.holdfast"
         try:
             await self._bundles().export([item.id], path)
-        except (HoldfastError, OSError) as error:
-            log.warning("retention keeps %s: its bundle was not written: %s", item.id, error)
-            notes.append(f"{item.id} stays: its bundle was not written: {error}")
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one tree, the others are looked at
+            log.warning("retention keeps %s: its bundle was not written: %s", ascii(item.id), error)
+            notes.append(f"{item.id} stays: its bundle was not written: {str(error) or type(error).__name__}")
             return False
         exported.append(str(path))
         return True
