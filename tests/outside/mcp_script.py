@@ -85,6 +85,8 @@ def main() -> None:
                 send({"id": id, "result": initialize()})
             case "tools/list":
                 note("tools/list")
+                if said().get("unlisted"):  # an answer that never comes
+                    continue
                 send({"id": id, "result": {"tools": said().get("tools", [])}})
             case "tools/call":
                 note("tools/call", {"name": params["name"], "arguments": params.get("arguments", {})})
@@ -106,7 +108,7 @@ def main() -> None:
                 answer(id, said().get("messages", {}).get(params["name"]))
             case "notifications/cancelled":
                 note("notifications/cancelled")
-            case _ if id is not None:
+            case _ if id is not None and not said().get("silent"):
                 send({"id": id, "error": {"code": -32601, "message": "unknown method"}})
 
 
