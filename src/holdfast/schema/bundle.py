@@ -107,6 +107,10 @@ class ImportedSession(Record):
     directory_exists: bool
     interrupted: bool = False
     """It has work that did not come to its end. Nobody goes on with it before a person decides."""
+    closed: int = 0
+    """Requests to a person that waited where it comes from. Nobody was asked here, so they are closed."""
+    changes: tuple[str, ...] = ()
+    """How a Session that was here was changed beside its conversation, because the import accepted that."""
 
 
 class ImportReport(Record):
