@@ -94,7 +94,7 @@ async def test_a_pending_approval_of_a_bundle_is_closed(world: World) -> None:
 
 def _request_id(path: Path) -> str:
     _, events = unpacked(path)
-    return next(event["data"]["request"]["id"] for event in events[0] if event["type"].endswith("asked.1"))
+    return str(next(event["data"]["request"]["id"] for event in events[0] if event["type"].endswith("asked.1")))
 
 
 @pytest.mark.parametrize("decided", ["continue", "prompt"])
