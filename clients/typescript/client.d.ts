@@ -1237,6 +1237,7 @@ export interface McpNeedsAuth {
 export interface McpOAuth {
   readonly client_id?: string
   readonly client_secret?: string
+  readonly issuer?: string
   readonly scope?: string
   readonly callback_port?: number
   readonly redirect_uri?: string
