@@ -92,6 +92,9 @@ def main() -> None:
                 note("tools/call", {"name": params["name"], "arguments": params.get("arguments", {})})
                 if "samples" in said():
                     sample(id)
+                elif "raw" in said():  # bytes that are no message
+                    sys.stdout.write(said()["raw"].replace("ID", str(id)) + "\n")
+                    sys.stdout.flush()
                 elif (result := call(params)) is not None:
                     send({"id": id, "result": result})
             case "resources/list":

@@ -82,3 +82,21 @@ async def test_an_older_server_that_ignores_unknown_questions_connects(world: Wo
         found = await settled(hf, old)
         assert (found.state, found.error) == ("connected", None)
         assert (await hf.mcp.call("old", tool="log", arguments={})).data.content
+
+
+DEEP = "[" * 200_000
+
+
+@pytest.mark.parametrize(
+    "raw",
+    ['{"jsonrpc":"2.0","id":ID,"result":' + DEEP, '{"result":' + DEEP + ', "id": ID}', '{"id":ID,"result":{"a":}}'],
+)
+async def test_an_answer_that_cannot_be_read_fails_its_call_at_once(world: World, raw: str) -> None:
+    """MCP-377: long before its limit, and the connection stays."""
+    odd = peer(world, "odd", tool("think"), raw=raw)
+    servers(world, odd)
+    async with world.host() as hf, asyncio.timeout(PATIENCE):
+        await known(hf, odd)
+        with pytest.raises(ServiceUnavailable, match="The answer cannot be read"):
+            await hf.mcp.call("odd", tool="think", arguments={})
+        assert (await server_of(hf, "odd")).state == "connected"

@@ -92,6 +92,9 @@ class Commands(GroupedCommands):
             click.echo("interrupted", err=True)
             code = INTERRUPTED
         except click.ClickException as error:
+            from holdfast.cli.output import without_passwords
+
+            error.message = without_passwords(error.message)
             error.show()
             code = error.exit_code
         sys.exit(code if isinstance(code, int) else 0)
