@@ -730,6 +730,7 @@ export interface ConfigSource {
   readonly digest: string
   readonly wants: readonly string[]
   readonly directory?: boolean
+  readonly never?: readonly string[]
 }
 
 export type Connection =
