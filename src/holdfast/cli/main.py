@@ -94,8 +94,9 @@ class Commands(GroupedCommands):
         except click.ClickException as error:
             from holdfast.cli.output import without_passwords
 
-            error.message = without_passwords(error.message)
-            error.show()
+            shown = io.StringIO()
+            error.show(shown)
+            click.echo(without_passwords(shown.getvalue()), err=True, nl=False)
             code = error.exit_code
         sys.exit(code if isinstance(code, int) else 0)
 

@@ -167,7 +167,7 @@ def _extract(connection: apsw.Connection, managed: Path) -> None:
 def _check_schema(connection: apsw.Connection, named: Path) -> None:
     """Raises BackupInvalid for a file that has something else than the schema of its version."""
     version = int(connection.pragma("user_version"))
-    objects = [SchemaObject(*row) for row in connection.execute(OBJECTS)]  # type: ignore[arg-type]
+    objects = [SchemaObject(*row) for row in connection.execute(OBJECTS)]
     if foreign := foreign_objects(objects, version, TABLES):
         more = f" and {len(foreign) - MOST_NAMED} more" if len(foreign) > MOST_NAMED else ""
         raise BackupInvalid(
