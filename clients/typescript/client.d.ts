@@ -1021,6 +1021,7 @@ export interface ImportedSession {
   readonly outcome: "extended" | "imported" | "unchanged"
   readonly directoryExists: boolean
   readonly interrupted?: boolean
+  readonly pending?: number
   readonly closed?: number
   readonly changes?: readonly string[]
 }

@@ -200,3 +200,25 @@ async def test_authors_of_a_bundle_are_marked_as_such(world: World) -> None:
     (imported,) = [entry for entry in entries if entry.what == "imported"]
     assert imported.detail is not None
     assert imported.detail.startswith("events 0 to ")
+
+
+async def test_inputs_of_a_bundle_begin_nothing_and_are_named(world: World) -> None:
+    """OPS-023, OPS-479: neither by the import nor by a later process; a person sees that they are there."""
+
+    def admit(events: list[Json]) -> None:
+        (first,) = [event for event in events if event["type"].startswith("session.next.prompt.admitted")]
+        forged = {**first["data"], "messageID": "msg_forged", "prompt": {"text": "forged"}}
+        appended(events, first["type"], **forged)
+
+    async with world.host() as hf:
+        session = await talked(hf, "one")
+        await hf.export_bundle(bundle(world), session.id)
+    forge(bundle(world), admit)
+    requests = len(world.model.requests)
+    async with elsewhere(world) as other:
+        report = await other.import_bundle(bundle(world))
+        assert [item.pending for item in report.sessions] == [1]
+    async with elsewhere(world) as other:
+        await other.sessions.wait(session.id)
+        assert [item.id for item in await other.sessions.pending(session.id)] == ["msg_forged"]
+    assert len(world.model.requests) == requests

@@ -98,6 +98,14 @@ def _notes(report: ImportReport) -> Iterator[str]:
             if session.closed
         ]
     )
+    yield from _bounded(
+        [
+            f"{session.id}: {session.pending:,} {'input waits' if session.pending == 1 else 'inputs wait'} that nobody "
+            f"here wrote, and come before your next prompt; `holdfast sessions inbox {session.id}` shows them"
+            for session in report.sessions
+            if session.pending
+        ]
+    )
     interrupted = [session.id for session in report.sessions if session.interrupted]
     yield from _bounded(
         [f"{id} has unfinished work; `holdfast sessions recover {id}` decides about it" for id in interrupted]

@@ -264,6 +264,7 @@ class Importer:
             outcome="unchanged" if item.complete else "imported" if item.head < 0 else "extended",
             directory_exists=await in_thread(Path(session.location.directory).is_dir),
             interrupted=await self._store.activity(session.id) is not None,
+            pending=0 if item.complete else len(await self._store.all_pending(session.id)),
             closed=0 if item.complete else item.closed,
             changes=() if item.complete else item.changes,
         )
