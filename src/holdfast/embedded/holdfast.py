@@ -282,12 +282,16 @@ class Holdfast(AsyncClient):
         path: str | Path,
         *,
         directory: str | Path | None = None,
+        accept_changes: bool = False,
         told: Callable[[str, int, int], None] | None = None,
     ) -> ImportReport:
         """Import all Sessions of a bundle, or none. `directory` takes the place of the one they were in. Nothing is
-        executed: unfinished work waits for a decision."""
+        executed: unfinished work waits for a decision. `accept_changes` lets the bundle also rename, move and otherwise
+        change Sessions that are here, not only continue them."""
         place = None if directory is None else str(Path(directory).absolute())
-        return await self._runtime.bundles.import_from(Path(path), directory=place, told=told or _untold)
+        return await self._runtime.bundles.import_from(
+            Path(path), directory=place, accept_changes=accept_changes, told=told or _untold
+        )
 
     async def import_transcripts(
         self,

@@ -33,7 +33,7 @@ ADDED = (
     *("session_budget", "session_work", "session_pause", "budget_total", "budget_share", "budget_revision"),
     *("mcp_manifest", "mcp_server", "node_secret"),
     *("page_instance", "page_sign_in", "page_code", "approval_link", "deleted_session", "retention_run"),
-    *("access_token", "audit_entry", "session_partial"),
+    *("access_token", "audit_entry", "session_partial", "session_import"),
 )
 """Tables that the old schema did not have."""
 WIDER: dict[str, tuple[Any, ...]] = {"session": (None, None, ANY, None), "session_input": ("user", 0, None, ANY)}

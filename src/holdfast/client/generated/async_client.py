@@ -668,11 +668,11 @@ class SessionsGroup:
             options=options,
         )
 
-    async def import_bundle(self, *, bundle: str, directory: str | None = None, options: Options | None = None) -> ImportReport:
+    async def import_bundle(self, *, bundle: str, directory: str | None = None, accept_changes: bool | None = None, options: Options | None = None) -> ImportReport:
         """Import all Sessions of a bundle, or none. Nothing is executed: unfinished work waits for a decision. Fails with ConflictError."""
         return await self._core.call(
             operations.SESSIONS_IMPORT_BUNDLE,
-            payload={"bundle": bundle, "directory": directory},
+            payload={"bundle": bundle, "directory": directory, "acceptChanges": accept_changes},
             options=options,
         )
 

@@ -64,9 +64,9 @@ class HopResponse(Frozen):
 
 
 class Fetch(Protocol):
-    async def __call__(self, url: str, headers: Mapping[str, str], *, limit: int) -> HopResponse:
-        """One GET; a redirect is returned, not followed. Raises FetchFailed or OSError if there is no response, or its
-        body has more than `limit` bytes."""
+    async def __call__(self, url: str, headers: Mapping[str, str], *, configured: str, limit: int) -> HopResponse:
+        """One GET, at the configured URL or where it led; a redirect is returned, not followed. Raises FetchFailed or
+        OSError if there is no response, or its body has more than `limit` bytes."""
 
 
 class WebFetch:
@@ -75,9 +75,11 @@ class WebFetch:
     def __init__(self, fetcher: Fetcher) -> None:
         self._fetcher = fetcher
 
-    async def __call__(self, url: str, headers: Mapping[str, str], *, limit: int) -> HopResponse:
+    async def __call__(self, url: str, headers: Mapping[str, str], *, configured: str, limit: int) -> HopResponse:
         budget = Budget(REMOTE_TIMEOUT)
-        async with self._fetcher.open(url, budget=budget, headers=headers, redirects=0) as response:
+        async with self._fetcher.open(
+            url, budget=budget, configured=configured, headers=headers, redirects=0
+        ) as response:
             return HopResponse(response.status, response.headers, await response.read(limit))
 
 
@@ -177,7 +179,7 @@ class RemoteInstructions:
         for _ in range(REDIRECT_LIMIT + 1):
             same_origin = _origin(current) == _origin(url)
             headers = _validators(copy) if copy is not None and same_origin else {}
-            response = await self._fetch(current, headers, limit=BODY_LIMIT)
+            response = await self._fetch(current, headers, configured=url, limit=BODY_LIMIT)
             target = response.headers.get("location")
             if response.status not in REDIRECTS or target is None:
                 return self._state_from(url, response, copy, same_origin=same_origin)

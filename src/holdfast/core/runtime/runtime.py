@@ -466,7 +466,7 @@ class Runtime:
         """Only who asks for an audit needs it."""
         from holdfast.core.inspect.audit import SessionAudit
 
-        return SessionAudit(self.log, MANIFEST, self.audit_trail, StoredTrees(self.database).member_ids)
+        return SessionAudit(self.log, self.database, MANIFEST, self.audit_trail, StoredTrees(self.database).member_ids)
 
     def limit_pending_inputs(self, most: int) -> None:
         """Refuse further inputs of a Session that has so many which the model has not seen."""

@@ -119,6 +119,14 @@ ACTIVITY_PROJECTORS: dict[type[Record], Projector] = {
 }
 
 
+CLOSED = {
+    "permission": encode_text({"reply": "reject", "cause": "interrupted"}),
+    "question": encode_text({"rejected": "interrupted"}),
+    "form": encode_text({"cancelled": "interrupted"}),
+}
+"""The answer to a request that came from elsewhere: nobody here can give another one."""
+
+
 def _request(data: ev.PermissionAsked | ev.QuestionAsked | ev.FormAsked, kind: str, agent: str | None) -> Statement:
     row: dict[str, Value] = {
         "session_id": data.session_id,
@@ -129,6 +137,7 @@ def _request(data: ev.PermissionAsked | ev.QuestionAsked | ev.FormAsked, kind: s
         "timestamp": data.timestamp,
         "resumable": int(data.resumable is True),
         "owner": data.owner if isinstance(data, ev.PermissionAsked) else None,
+        "closed": CLOSED[kind],
     }
     return Statement("request.insert", row)
 
