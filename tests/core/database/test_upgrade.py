@@ -190,7 +190,7 @@ async def test_an_upgrade_finds_the_newest_answer_after_a_revert(runtime: Runtim
     newest = connection.execute("select newest_assistant from session").fetchall()
     assert newest == [(seqs[0],)]
     connection.execute("update session set newest_assistant = ?", (seqs[1],))
-    script = (SQL / "migrations" / "0024_endings.sql").read_text()
+    script = (SQL / "migrations" / "0023_endings.sql").read_text()
     connection.execute(script[script.index("update session") :])
     assert connection.execute("select newest_assistant from session").fetchall() == newest
     connection.close()
