@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from holdfast.core.session.activity import Activity, OpenTurn, Used
 from holdfast.core.session.stored_messages import OpenCall, StoredMessages
 from holdfast.core.session.stored_tasks import StoredTasks
+from holdfast.schema.codec import decoder
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.insight import UnsettledCall
 from holdfast.schema.model import ModelRef  # noqa: TC001 - msgspec reads the annotations of rows
 from holdfast.schema.turn_event import TurnDispatched  # noqa: TC001 - as above
 
@@ -139,6 +141,9 @@ class ActivityRow(Frozen):
     asks: bool
     delegates: bool
     attempts: int
+    decision_seq: int | None
+    calls: str | None
+    """As JSON."""
 
     def activity(self) -> Activity:
         return Activity(
@@ -152,6 +157,8 @@ class ActivityRow(Frozen):
             asks=self.asks,
             delegates=self.delegates,
             attempts=self.attempts,
+            decision_seq=self.decision_seq,
+            calls=decoder(tuple[UnsettledCall, ...]).decode(self.calls) if self.calls is not None else (),
         )
 
     def _turn(self) -> OpenTurn | None:
