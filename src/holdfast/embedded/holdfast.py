@@ -225,9 +225,10 @@ class Holdfast(AsyncClient):
         await self._app(scope, receive, send)
 
     def start_recovery(self) -> None:
-        """Start to continue unfinished work of earlier processes, unless `recover` is false or it was started."""
+        """Decide about unfinished work of processes that ended, from now on, unless `recover` is false or it was
+        started."""
         if self._recover and self._recovering is None:
-            work = self._runtime.recovery.start()
+            work = self._runtime.takeover.follow()
             self._recovering = asyncio.get_running_loop().create_task(work, name="holdfast-recovery")
 
     @staticmethod

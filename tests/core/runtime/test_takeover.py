@@ -14,6 +14,7 @@ from tests.core.conftest import Pair, ToolRuntime, event_types, messages, new_se
 from holdfast.core.event import signal
 from holdfast.core.runtime import takeover
 from holdfast.core.session import liveness as liveness_module
+from holdfast.core.session.activity import Cause
 from holdfast.core.session.liveness import FileLiveness, ServerLiveness
 from holdfast.core.session.nodes import NodeInfo, rank
 from holdfast.core.session.ownership import EXPIRY_SECONDS
@@ -215,7 +216,7 @@ async def test_an_owner_that_only_seemed_dead_ends_its_turn_in_the_last_moment(
         return activity
 
     monkeypatch.setattr(pair.b.store, "activity", decide_and_pause)
-    await pair.b.execution.resume(pair.session.id)
+    await pair.b.execution.resume(pair.session.id, Cause("policy"))
     types = await event_types(pair.b, pair.session.id)
     assert [type for type in types if type.startswith("step.")] == ["step.started", "step.ended"]
 

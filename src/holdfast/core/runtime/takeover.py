@@ -1,5 +1,5 @@
-"""A serving process goes on with what others leave: it watches the processes on the database, and recovers what one
-that ended left open.
+"""A process goes on with what others leave: it watches the processes on the database, and recovers what one that ended
+left open. Nodes come first, then hosts inside other programs.
 
 Invariants
 - The cost is one read for each look, however many Sessions there are.
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Takeover:
-    """One for each process that serves."""
+    """One per process. It does nothing before `start` or `follow`."""
 
     def __init__(
         self,
@@ -68,6 +68,14 @@ class Takeover:
             await self._remove(dead)
         work = self._watch(recover=recover)
         self._watching = asyncio.get_running_loop().create_task(work, name="holdfast-takeover")
+
+    async def follow(self) -> None:
+        """As `start` for a process that is no node: it takes over what no node does, and executes nothing for
+        others."""
+        dead = await self._gone()
+        await self._recovery.start()
+        await self._remove(dead)
+        self._watching = asyncio.get_running_loop().create_task(self._watch(recover=True), name="holdfast-takeover")
 
     async def stop(self) -> None:
         """Take nothing over any more. Others see that there is no room."""
@@ -118,14 +126,15 @@ class Takeover:
         try:
             leased = await self._ownership.leased_to(gone)
             nodes = [owner.id for owner in await self._nodes.living()]
-            for turn in range(len(nodes)):
+            turns = range(len(nodes)) if self._nodes.announced else (len(nodes),)
+            for turn in turns:
                 if turn:
-                    await asyncio.sleep(STAGGER_SECONDS)
+                    await asyncio.sleep(STAGGER_SECONDS if self._nodes.announced else STAGGER_SECONDS * turn)
 
                 def mine(session_id: str, turn: int = turn) -> bool:
-                    return rank(self._nodes.id, nodes, session_id) == turn
+                    return not self._nodes.announced or rank(self._nodes.id, nodes, session_id) == turn
 
-                await self._recovery.take_over(leased, mine, first=turn == 0)
+                await self._recovery.take_over(leased, mine, first=turn == turns[0])
             await self._remove(gone)
         except StorageError as error:
             log.warning("what %s left was not looked through: %s", ", ".join(sorted(gone)), error)
