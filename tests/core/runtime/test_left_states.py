@@ -301,9 +301,7 @@ async def test_work_that_ends_its_process_is_tried_three_times(tmp_path: Path, m
     async with Lab(tmp_path, Provider()) as runtime:
         count = Statement("attempt.count", {"session_id": session_id})
         for _ in range(MOST_ATTEMPTS):
-            await runtime.database.submit(
-                Unit(session_id, local=(Statement("attempt.count", {"session_id": session_id}),))
-            )
+            await runtime.database.submit(Unit(session_id, local=(count,)))
         await runtime.recovery.start()
         (status,) = await runtime.sessions.interrupted()
         assert status.decision
