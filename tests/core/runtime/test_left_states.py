@@ -185,12 +185,11 @@ async def test_each_state_is_decided_as_the_policy_says(
     asked sees the calls whose outcome is unknown."""
     state = STATES[name]
     session_id = await left(tmp_path, state, monkeypatch)
-    held, provider = HeldTool(), Provider()
-    quick: list[str] = []
+    held, quick, provider = HeldTool(), HeldTool(), Provider()
     runtime = Lab(
         tmp_path,
         provider,
-        tools={"held": held.tool, "quick": tool(lambda context: quick.append("ran") or {})},
+        tools={"held": held.tool, "quick": quick.tool},
         config={"holdfast": {"recovery": policy, "titles": False}},
     )
     decision = state.decisions[POLICIES.index(policy)]
@@ -205,7 +204,7 @@ async def test_each_state_is_decided_as_the_policy_says(
         recorded_decisions = [one["decision"] for one in await decisions(runtime, session_id)]
         assert recorded_decisions == ([] if decision == "wait" else [decision])
         assert len(provider.requests) == (1 if decision == "continue" else 0)
-        assert (held.runs, quick) == (0, [])
+        assert (held.runs, quick.runs) == (0, 0)
         after = await runtime.sessions.interrupted()
         assert len(after) == (1 if decision in ("person", "wait") else 0)
         if decision == "person":

@@ -28,7 +28,8 @@ from tests.core.session.support_lab import (
 )
 from tests.llm.support import chunk, sse
 
-from holdfast.core.runner.settings import Limits, RecoveryPolicy, SessionSettings
+from holdfast.core.runner.settings import Limits, SessionSettings
+from holdfast.core.session.activity import RecoveryPolicy
 from holdfast.llm.errors import LLMError
 from holdfast.llm.route.retry import RetryLimits
 from holdfast.schema.prompt import Prompt

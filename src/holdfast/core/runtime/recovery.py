@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
     from holdfast.core.database.database import Database
+    from holdfast.core.database.unit import Value
     from holdfast.core.runner.services import SessionServices
     from holdfast.core.runtime.execution import Execution
     from holdfast.core.runtime.sign_in_forms import SignInForms
@@ -259,7 +260,7 @@ class Recovery:
         if decision == "wait" and not await self._store.prompted_since(session_id, -1):
             return
         decided = recovery_decided(activity, self._clock.now(), cause, decision, activity.attempts)
-        key = {"session_id": session_id, "activity_seq": activity.seq}
+        key: dict[str, Value] = {"session_id": session_id, "activity_seq": activity.seq}
         undecided = Statement("activity.is_undecided", key, found=True, error=AlreadyDecided)
         with suppress(AlreadyDecided):
             await self._log.publish(decided, location=location, before=(undecided,))
