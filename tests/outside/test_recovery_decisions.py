@@ -23,7 +23,7 @@ from tests.outside.test_left_behind import (
 )
 from tests.prove.going_on import kill_one_of_two
 
-from holdfast import ApiError, AsyncClient, PromptInput, connect
+from holdfast import ApiError, AsyncClient, Holdfast, Location, PromptInput, connect
 from holdfast.schema.session_message import ToolCompleted, ToolError
 
 pytestmark = pytest.mark.anyio
@@ -277,3 +277,25 @@ async def test_answers_of_a_killed_node_go_on_and_its_commands_are_not_repeated(
 ) -> None:
     """SES-139, SES-453: the other node takes over by itself; `make prove` does it with sixty answers."""
     assert await kill_one_of_two(holdfast, serve, provider, answers=6, commands=4) < 10
+
+
+async def test_a_host_in_a_program_decides_about_its_own_directories(
+    holdfast: Machine, serve: Serve, provider: Provider
+) -> None:
+    """SES-453: its own one and those that it uses. What was left elsewhere stays for others."""
+    session_id = await broken(holdfast, serve, provider)
+    other = holdfast.home / "other"
+    other.mkdir()
+    async with Holdfast(other, data=holdfast.data, environment=holdfast.environment) as hf, asyncio.timeout(30):
+        await hf.sessions.list()
+        await asyncio.sleep(1.2)  # it looks twice a second
+        assert [left.session_id for left in await hf.sessions.interrupted()] == [session_id]
+        assert len(asked(provider)) == 1
+        same = await hf.sessions.create(location=Location(directory=str(holdfast.project)))
+        await hf.run("hello", session=same.id)
+
+        async def all_done() -> bool:
+            return not await hf.sessions.interrupted()
+
+        await until(all_done)
+    assert len(asked(provider)) == 3

@@ -272,7 +272,7 @@ class Execution:
                 continue
             session = await self._store.find(session_id)
             elsewhere = session is None or location not in (None, session.location)
-            elsewhere = elsewhere or (session is not None and not self.placement.serves(session.location))
+            elsewhere = elsewhere or (session is not None and not self.placement.recovers(session.location))
             if not elsewhere and (self.here(session_id) or await self._store.activity(session_id) is None):
                 free.append(session_id)
                 self.wake(session_id)

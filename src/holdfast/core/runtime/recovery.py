@@ -130,7 +130,7 @@ class Recovery:
         if activity is None or self._execution.here(session_id):
             return
         if await self._ownership.elsewhere(session_id) is None:
-            await self._act_on(activity, joining=True)
+            await self._act_on(activity, named=True, joining=True)
 
     async def _is_continued(self, activity: Activity) -> bool:
         return is_continued(activity) and await self._store.pause(activity.session_id) is None
@@ -145,7 +145,7 @@ class Recovery:
         if decision == "policy":
             left = [activity for activity in await self._left() if activity.session_id == session_id]
             for activity in (*below, *left):
-                await self._act_on(activity)
+                await self._act_on(activity, named=True)
             return
         if decision == "continue":
             goes_on = [activity.session_id for activity in below if stage_of(activity) != "waiting"]
@@ -202,10 +202,11 @@ class Recovery:
         paused = {str(row[0]) for row in await self._database.fetch_large("tree.pauses", key)} if left else set()
         return [activity for activity in left if activity.session_id not in paused]
 
-    async def _act_on(self, activity: Activity, *, joining: bool = False) -> None:
-        """Decide, and do it; with `joining` until whatever is continued has ended."""
+    async def _act_on(self, activity: Activity, *, named: bool = False, joining: bool = False) -> None:
+        """Decide, and do it; with `joining` until whatever is continued has ended. `named`: somebody asked for this
+        Session, wherever it is."""
         try:
-            cause = await self._act(activity)
+            cause = await self._act(activity, named)
         except Exception as error:  # noqa: BLE001 - one Session's trouble is not the host's
             log.warning("%s stays as it was left: %s: %s", activity.session_id, type(error).__name__, error)
             return
@@ -214,11 +215,11 @@ class Recovery:
         elif cause is not None:
             self._continue(activity.session_id, cause)
 
-    async def _act(self, activity: Activity) -> Cause | None:
+    async def _act(self, activity: Activity, named: bool) -> Cause | None:
         """Decide about work that no process executes, and do it, unless it is continued: then returns why."""
         session_id = activity.session_id
         session = await self._store.find(session_id)
-        if session is None or not self._execution.placement.serves(session.location):
+        if session is None or not (named or self._execution.placement.recovers(session.location)):
             return None
         status = described(activity)
         # Also where nothing is open any more: what a call waited for was answered while no process executed Sessions.

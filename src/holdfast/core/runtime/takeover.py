@@ -19,11 +19,14 @@ from holdfast.core.observe.log_context import fields
 from holdfast.core.session.nodes import rank
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
     from holdfast.core.observe.counters import Counters
     from holdfast.core.runtime.recovery import Recovery
     from holdfast.core.session.node_secrets import NodeSecrets
     from holdfast.core.session.nodes import NodeInfo, Nodes
     from holdfast.core.session.ownership import Ownership
+    from holdfast.schema.location import Location
 
 LOOK_SECONDS = 0.5
 STAGGER_SECONDS = 0.3
@@ -53,6 +56,9 @@ class Takeover:
         """Processes that lived at the last look."""
         self._settled: set[str] = set()
         """Processes that were found dead or stopped, and are taken care of."""
+        self._opened: Callable[[], Collection[Location]] | None = None
+        self._looked_at: frozenset[Location] = frozenset()
+        """Locations that were open at the last look."""
         self._watching: asyncio.Task[None] | None = None
         self._working = BackgroundTasks()
 
@@ -69,9 +75,10 @@ class Takeover:
         work = self._watch(recover=recover)
         self._watching = asyncio.get_running_loop().create_task(work, name="holdfast-takeover")
 
-    async def follow(self) -> None:
-        """As `start` for a process that is no node: it takes over what no node does, and executes nothing for
-        others."""
+    async def follow(self, opened: Callable[[], Collection[Location]]) -> None:
+        """As `start` for a process that is no node: it takes over what no node does, and executes nothing for others.
+        `opened` are the Locations in use; what was left at one is looked at when it opens."""
+        self._opened, self._looked_at = opened, frozenset(opened())
         dead = await self._gone()
         await self._recovery.start()
         await self._remove(dead)
@@ -99,6 +106,7 @@ class Takeover:
             try:
                 if recover and (gone := await self._gone()):
                     self._begin(gone)
+                await self._look_at_opened()
                 self._ownership.look()
                 if self._secrets is not None:
                     await self._secrets.refresh()
@@ -106,6 +114,13 @@ class Takeover:
                 log.debug("looking for other nodes: %s", error)
             except Exception:
                 log.exception("looking for other nodes")
+
+    async def _look_at_opened(self) -> None:
+        if self._opened is None or (now := frozenset(self._opened())) == self._looked_at:
+            return
+        is_new, self._looked_at = bool(now - self._looked_at), now
+        if is_new:
+            await self._recovery.take_over((), lambda session_id: True, first=False)
 
     async def _gone(self) -> set[str]:
         """Processes that ended since the last look, or stopped."""
