@@ -33,6 +33,7 @@ from holdfast.core.session.activity import HELD, MOST_ATTEMPTS, Activity, OpenTu
 from holdfast.schema.codec import decode_any
 from holdfast.schema.insight import UnsettledCall
 from holdfast.schema.prompt import Prompt
+from holdfast.schema.session_event import QuestionReplied
 from holdfast.schema.session_message import AssistantMessage, ToolError, ToolPart
 
 pytestmark = pytest.mark.anyio
@@ -305,3 +306,29 @@ async def test_work_that_ends_its_process_is_tried_three_times(tmp_path: Path, m
         (status,) = await runtime.sessions.interrupted()
         assert status.decision
         assert f"tried {MOST_ATTEMPTS} times" in status.next
+
+
+@pytest.mark.parametrize("way", ["interrupt", "move"])
+async def test_an_answer_that_nobody_has_acted_on_is_void_after_an_interruption_or_a_move(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """SES-455: the process that was given the answer died before it executed the call."""
+    session_id = await left(tmp_path, STATES["waiting for a person"], monkeypatch)
+    provider = Provider()
+    (tmp_path / "project" / "below").mkdir(exist_ok=True)
+    async with Lab(tmp_path, provider) as runtime:
+        session = await runtime.sessions.get(session_id)
+        (request,) = await runtime.open_requests.list()
+        replied = QuestionReplied(timestamp=1, session_id=session_id, request_id=request.id, answers=(("a",),))
+        await runtime.log.publish(replied, location=session.location)
+        if way == "interrupt":
+            await runtime.sessions.interrupt(session_id)
+        else:
+            await runtime.sessions.move(session_id, str(tmp_path / "project" / "below"))
+        await runtime.recovery.start()
+        await settled(runtime, session_id)
+        assert await runtime.sessions.interrupted() == []
+        assert provider.requests == []
+        assert await failed_calls(runtime, session_id) == ["Tool execution interrupted"]
+        assert runtime.locations.opened() == () or way == "move"
+        assert await runtime.verify() == []
