@@ -107,6 +107,8 @@ class Takeover:
                 if recover and (gone := await self._gone()):
                     self._begin(gone)
                 await self._look_at_opened()
+                if not self._nodes.announced:
+                    continue
                 self._ownership.look()
                 if self._secrets is not None:
                     await self._secrets.refresh()

@@ -55,8 +55,10 @@ select activity.session_id, activity.seq, activity.time_started, activity.suspen
       on task.session_id = part.session_id and task.message_id = answer.id and task.call_id = part.key
     where part.session_id = activity.session_id and part.status in ('pending', 'running')) as delegates,
   case when turn.message_id is null then null else (
-    select json_agg(json_build_object('id', part.key, 'tool', part.data::json ->> 'name',
-      'command', left(part.data::json #>> '{state,input,command}', 500)) order by part.idx)::text
+    select coalesce('[' || string_agg(
+      '{"id":' || to_json(part.key) || ',"tool":' || (part.data::json -> 'name') || ',"command":'
+      || coalesce(to_json(left(part.data::json #>> '{state,input,command}', 500))::text, 'null') || '}',
+      ',' order by part.idx) || ']', '[]')
     from session_message_part part
     where part.session_id = activity.session_id and part.status = 'running'
       and part.message_seq = (select seq from session_message
