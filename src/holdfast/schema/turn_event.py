@@ -91,16 +91,16 @@ class RecoveryDecided(SessionPayload):
     by: Literal["policy", "person", "prompt", "answer", "wake"]
     """Who decided: the setting `holdfast.recovery`; a person, or a program that asked for a run; a new prompt; the
     answer to a request; or pending input, where nothing was sent."""
-    policy: str | None = None
-    """The setting, if it decided."""
     stage: str
     """As the stage of unfinished work."""
-    attempt: int = 0
+    attempt: int
     """How often in a row processes have continued this work, this time included."""
-    calls: tuple[str, ...] = ()
+    calls: tuple[str, ...]
     """The ids of the calls whose outcome is unknown."""
-    cost_unknown: bool = False
+    cost_unknown: bool
     """Whether an answer was cut off, so that nobody knows what it cost."""
+    policy: str | None = None
+    """The setting, if it decided."""
 
 
 class TurnAbandoned(SessionPayload):

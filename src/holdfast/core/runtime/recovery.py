@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 DECIDED: dict[Decision, str] = {
     "continue": "it is continued",
-    "person": "a person decides",
+    "person": "a person decides with `holdfast sessions recover {id} --continue`, or --abandon",
     "abandon": "it is closed",
     "wait": "it waits for the answer",
 }
@@ -229,7 +229,7 @@ class Recovery:
         policy = await self._policy_of(activity, session.location)
         decision = decide(activity, policy or "safe")
         asked = f" (holdfast.recovery: {policy})" if policy is not None else ""
-        log.warning("session %s: %s; %s%s", session_id, status.what, DECIDED[decision], asked)
+        log.warning("session %s: %s; %s%s", session_id, status.what, DECIDED[decision].format(id=session_id), asked)
         cause = Cause("policy", policy)
         if decision == "continue":
             return cause
