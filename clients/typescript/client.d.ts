@@ -140,7 +140,7 @@ export interface SessionsOperations {
   /** What a Session currently waits for, since when, and what ends the wait. Fails with SessionNotFoundError. */
   waits(input: { sessionID: string }, options?: CallOptions): Promise<readonly WaitInfo[]>
   /** Continue or abandon a turn whose process ended, and whatever was left in the Sessions below, deepest first. Fails with SessionNotFoundError. */
-  recover(input: { sessionID: string; decision: "abandon" | "continue" }, options?: CallOptions): Promise<void>
+  recover(input: { sessionID: string; decision: "abandon" | "continue" | "policy" }, options?: CallOptions): Promise<void>
   /** Wait until the Session is idle and return how its last activity ended. Fails with SessionNotFoundError. */
   outcome(input: { sessionID: string }, options?: CallOptions): Promise<Outcome>
   /** Continue from history, or join the running activity; returns how it ended. Fails with SessionNotFoundError. */
@@ -1099,6 +1099,8 @@ export interface InterruptedActivity {
   readonly attempt?: number
   readonly messageID?: string
   readonly dispatched?: number
+  readonly decision?: boolean
+  readonly calls?: readonly UnsettledCall[]
   readonly parentID?: string
   readonly rootID?: string
   readonly depth?: number
@@ -2626,6 +2628,12 @@ export interface UnavailableSince {
   readonly since: number
 }
 
+export interface UnsettledCall {
+  readonly id: string
+  readonly tool: string
+  readonly command?: string
+}
+
 export interface UsageInfo {
   readonly own: UsageTotal
   readonly tree: UsageTotal
@@ -2733,6 +2741,7 @@ export interface WaitInfo {
   readonly sessionID?: string
   readonly cause?: WaitCause
   readonly budget?: BudgetInfo
+  readonly calls?: readonly UnsettledCall[]
 }
 
 export interface When {

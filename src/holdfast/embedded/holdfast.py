@@ -224,11 +224,20 @@ class Holdfast(AsyncClient):
         self.start_recovery()
         await self._app(scope, receive, send)
 
-    def start_recovery(self) -> None:
-        """Start to continue unfinished work of earlier processes, unless `recover` is false or it was started."""
-        if self._recover and self._recovering is None:
-            work = self._runtime.recovery.start()
-            self._recovering = asyncio.get_running_loop().create_task(work, name="holdfast-recovery")
+    def start_recovery(self, *, everywhere: bool = False) -> None:
+        """Decide about unfinished work of processes that ended, from now on, unless `recover` is false or it was
+        started: in the host's directory, below it and in the directories that it uses, or with `everywhere` in all."""
+        if not self._recover or self._recovering is not None:
+            return
+        runtime = self._runtime
+        if not everywhere:
+            runtime.placement.own = self._is_own
+        work = runtime.takeover.follow(runtime.locations.opened)
+        self._recovering = asyncio.get_running_loop().create_task(work, name="holdfast-recovery")
+
+    def _is_own(self, location: Location) -> bool:
+        directory = Path(location.directory)
+        return directory.is_relative_to(self._runtime.directory) or location in self._runtime.locations.opened()
 
     @staticmethod
     def config_schema() -> dict[str, Any]:

@@ -464,7 +464,7 @@ class SessionsGroup:
             options=options,
         )
 
-    def recover(self, session_id: str, *, decision: Literal["continue", "abandon"], options: Options | None = None) -> None:
+    def recover(self, session_id: str, *, decision: Literal["continue", "abandon", "policy"], options: Options | None = None) -> None:
         """Continue or abandon a turn whose process ended, and whatever was left in the Sessions below, deepest first. Fails with SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_RECOVER,

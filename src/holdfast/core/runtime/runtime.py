@@ -48,6 +48,7 @@ from holdfast.core.process.sandbox.confinement import SANDBOX, sandbox_choice
 from holdfast.core.project.directory import canonical_directory
 from holdfast.core.project.project import Project, find_project
 from holdfast.core.project.repository import find_root
+from holdfast.core.runner.left_work import LeftWork
 from holdfast.core.runner.open_answers import OpenAnswers
 from holdfast.core.runner.services import SessionServices
 from holdfast.core.runner.titles import Titles
@@ -130,10 +131,10 @@ if TYPE_CHECKING:
     from holdfast.core.permission.permission import Unattended
     from holdfast.core.permission.rules import Authority
     from holdfast.core.process.sandbox.confinement import Setting
-    from holdfast.core.runner.settings import RecoveryPolicy
     from holdfast.core.runtime.disk_use import DiskUses
     from holdfast.core.runtime.gauges import Gauges
     from holdfast.core.runtime.retention_runs import RetentionRuns
+    from holdfast.core.session.activity import RecoveryPolicy
     from holdfast.schema.model import ModelRef
 else:
     inspecting = deferred("holdfast.core.inspect.inspection")
@@ -311,6 +312,7 @@ class Runtime:
                 tasks,
                 self.budgets,
                 self.placement,
+                LeftWork(sessions),
             ),
             failed=self.observer.counters.failed,
             goes_on=self._options.goes_on,

@@ -138,7 +138,10 @@ def told(outcome: object) -> object:
 
 def comparable(name: str, rows: list[Row]) -> list[Row]:
     if name in SPACED:
-        rows = [tuple(json.loads(value) if str(value).startswith("{") else value for value in row) for row in rows]
+        rows = [
+            tuple(json.loads(value) if isinstance(value, str) and value[:1] == "{" else value for value in row)
+            for row in rows
+        ]
     return sorted(rows, key=repr) if name in UNORDERED else rows
 
 
