@@ -1,0 +1,120 @@
+"""Finding repositories below writable directories."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.process.sandbox import repositories
+from holdfast.core.process.sandbox.leftovers import Leftovers
+from holdfast.core.process.sandbox.repositories import RepositorySearch, disable, set_aside
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = Path(os.path.realpath(tmp_path)) / "project"
+    folder.mkdir()
+    return folder
+
+
+def git(folder: Path, *arguments: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+    subprocess.run(("git", *identity, *arguments), cwd=folder, check=True, capture_output=True)
+
+
+def names(search: RepositorySearch, root: Path) -> set[str]:
+    return {str(repository.marker.relative_to(root)) for repository in search.survey((root,)).programs}
+
+
+def test_every_form_of_a_repository_is_found(root: Path) -> None:
+    """TOL-550: a directory, a pointer, a link and a directory that is one itself; not what is in a git directory."""
+    git(root / "a" / "b", "init", "-q")
+    git(root / "bare", "init", "-q", "--bare")
+    for name, make in {"pointer": Path.write_text, "link": None}.items():
+        (root / name).mkdir()
+        if make is None:
+            (root / name / ".git").symlink_to("../a/b/.git")
+        else:
+            (root / name / ".git").write_text("gitdir: ../a/b/.git\n", encoding="utf-8")
+    (root / "broken").mkdir()
+    (root / "broken" / ".git").write_text("gitdir: nowhere\n", encoding="utf-8")
+    git(root / "a" / "b" / ".git" / "inner", "init", "-q")
+    assert names(RepositorySearch(), root) == {"a/b/.git", "bare", "pointer/.git", "link/.git"}
+
+
+def test_changes_are_noticed_without_listing_everything_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOL-550: also when a command sets back the times that it can set."""
+    monkeypatch.setattr(repositories, "SETTLED_SECONDS", 0.05)
+    for number in range(20):
+        (root / "a" / str(number)).mkdir(parents=True)
+    time.sleep(0.1)
+    search, scans = RepositorySearch(), []
+    scandir = os.scandir
+
+    def counted(path: str) -> object:
+        scans.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    assert names(search, root) == set()
+    assert len(scans) == 22
+    scans.clear()
+    assert names(search, root) == set()
+    assert scans == []
+    times = (root / "a" / "7").stat()
+    git(root / "a" / "7", "init", "-q")
+    os.utime(root / "a" / "7", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert names(search, root) == {"a/7/.git"}
+    (root / "a" / "7").rename(root / "a" / "8" / "7")
+    assert names(search, root) == {"a/8/7/.git"}
+
+
+def test_a_search_that_ends_early_says_so_and_still_reaches_what_the_index_names(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TOL-550: git enters by itself what the index names, and what the indexes of those name."""
+    monkeypatch.setattr(repositories, "MOST_DIRECTORIES", 5)
+    git(root, "init", "-q")
+    for path in ("z/y/sub/deep/inner", "z/y/sub", "z/y/other"):
+        git(root / path, "init", "-q")
+        git(root / path, "add", "-A")
+        git(root / path, "commit", "-q", "--allow-empty", "-m", "x")
+    git(root, "add", "z/y/sub")
+    for number in range(10):
+        (root / str(number)).mkdir()
+    inventory = asyncio.run(Leftovers(root, root, os.environ).take((root, root / ".git")))
+    assert "too large to examine" in inventory.problem
+    found = {str(repository.worktree.relative_to(root)) for repository in inventory.nested}
+    assert found == {"z/y/sub", "z/y/sub/deep/inner"}
+
+
+def test_disabling_follows_no_link(root: Path) -> None:
+    """TOL-552: what a link leads to outside stays as it is."""
+    outside = root.parent / "outside"
+    git(outside, "init", "-q")
+    (root / "link").symlink_to(outside)
+    assert set_aside(root / "link" / ".git" / "HEAD", (root,)) is None
+    (root / "sub").mkdir()
+    (root / "sub" / ".git").write_text(f"gitdir: {outside}/.git\n", encoding="utf-8")
+    (repository,) = RepositorySearch().survey((root,)).programs
+    assert disable(repository, (root,)) is not None
+    assert not (root / "sub" / ".git").exists()
+    assert (outside / ".git" / "HEAD").exists()
+    assert set_aside(outside / ".git" / "HEAD", (root,)) is None
+
+
+def test_a_worktree_elsewhere_counts_as_a_program(root: Path) -> None:
+    """TOL-551: git would write files there."""
+    git(root / "sub", "init", "-q")
+    git(root / "sub", "config", "core.worktree", "../../sub")
+    search = RepositorySearch()
+    before = search.survey((root,))
+    git(root / "sub", "config", "core.worktree", "../../../..")
+    ((_, programs),) = search.survey((root,)).added(before)
+    assert programs == ("core.worktree",)
