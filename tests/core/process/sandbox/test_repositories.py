@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.process.sandbox import repositories
-from holdfast.core.process.sandbox.leftovers import Leftovers
+from holdfast.core.process.sandbox.confinement import Confinement
+from holdfast.core.process.sandbox.leftovers import Baseline, Leftovers
 from holdfast.core.process.sandbox.repositories import RepositorySearch, disable, set_aside
 
 
@@ -116,5 +117,47 @@ def test_a_worktree_elsewhere_counts_as_a_program(root: Path) -> None:
     search = RepositorySearch()
     before = search.survey((root,))
     git(root / "sub", "config", "core.worktree", "../../../..")
-    ((_, programs),) = search.survey((root,)).added(before)
+    ((_, programs),) = search.survey((root,)).added(before.programs)
     assert programs == ("core.worktree",)
+
+
+def test_a_command_cannot_restore_what_was_disabled_after_another_one(root: Path) -> None:
+    """TOL-552: what a running command made is not the user's for one that starts meanwhile."""
+    leftovers = Leftovers(root, root, os.environ)
+    git(root, "init", "-q")
+    absent = root / ".git" / "commondir"
+    confined = Confinement("workspace", "off", root, writable=(root, root / ".git"), absent=(absent,))
+
+    async def begin() -> Baseline:
+        return leftovers.begin(confined, await leftovers.take(confined.writable))
+
+    async def both() -> tuple[tuple[str, ...], ...]:
+        first = await begin()
+        git(root / "sub", "init", "-q")
+        git(root / "sub", "config", "core.fsmonitor", "x")
+        absent.write_text("elsewhere", encoding="utf-8")
+        second = await begin()
+        after_first = await leftovers.settle(first)
+        next((root / "sub" / ".git").glob("HEAD.disabled-*")).rename(root / "sub" / ".git" / "HEAD")
+        absent.write_text("elsewhere", encoding="utf-8")
+        after_second = await leftovers.settle(second)
+        assert not absent.exists()
+        third = await begin()
+        return after_first, after_second, await leftovers.settle(third)
+
+    first, second, third = asyncio.run(both())
+    assert [len(lines) for lines in (first, second, third)] == [2, 2, 0]
+    assert "core.fsmonitor" in second[1]
+
+
+def test_hooks_are_found_among_any_number_of_other_files(root: Path) -> None:
+    """TOL-551."""
+    search, hooks = RepositorySearch(), root / "sub" / ".git" / "hooks"
+    git(root / "sub", "init", "-q")
+    before = search.survey((root,))
+    for number in range(500):
+        (hooks / f"a{number}").touch(mode=0o755)
+    assert list(search.survey((root,)).added(before.programs)) == []
+    (hooks / "pre-push").touch(mode=0o755)
+    ((_, programs),) = search.survey((root,)).added(before.programs)
+    assert programs == ("the hook pre-push",)

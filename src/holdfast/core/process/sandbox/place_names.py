@@ -101,6 +101,15 @@ CONFIGURATION = ("opencode.json", "opencode.jsonc", ".opencode", ".envrc")
 """In a project: files that this runtime and direnv read."""
 EXECUTED_BY_GIT = ("hooks/", "config", "config.worktree", "info/", "modules/", "worktrees/", "commondir", "gitdir")
 """In a git directory: files that name programs, or other directories with such files."""
+GIT_HOOKS = tuple(
+    """
+    applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg post-commit
+    pre-rebase post-checkout post-merge pre-push pre-receive update proc-receive post-receive post-update
+    reference-transaction push-to-checkout pre-auto-gc post-rewrite sendemail-validate fsmonitor-watchman
+    p4-changelist p4-prepare-changelist p4-post-changelist p4-pre-submit post-index-change
+    """.split()  # noqa: SIM905 - a list of words reads best as words
+)
+"""The names of all hooks that git executes."""
 
 HARMLESS_SETTINGS = tuple(
     """

@@ -25,6 +25,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from holdfast.core.process.sandbox.git_configuration import UnreadableSettings, read_regular, read_settings
+from holdfast.core.process.sandbox.place_names import GIT_HOOKS
 from holdfast.core.process.sandbox.places import GITFILE, ProtectedName, linked_hooks, pointer
 from holdfast.schema.frozen import Frozen
 
@@ -42,7 +43,6 @@ MOST_DIRECTORIES = 20_000
 MOST_ENTRIES = 1_000_000
 SETTLED_SECONDS = 1.0
 """A directory that changed more recently may change again without a new time."""
-MOST_HOOKS = 200
 MOST_INCLUDED = 20
 WRITE_AND_ENTER = 0o300
 HOOKS = "core.hookspath"
@@ -56,6 +56,14 @@ class Repository(Frozen):
     """The real path of its git directory."""
     worktree: Path
 
+    def changed_since(self, moment: int) -> bool:
+        """Whether git's files of it changed after the time in nanoseconds; no command can set back what is compared."""
+        for path in (self.marker, *(self.directory / name for name in ("HEAD", "hooks", *PROTECTED_NAMES, "."))):
+            with suppress(OSError):
+                if os.lstat(path).st_ctime_ns > moment:
+                    return True
+        return False
+
 
 class Survey(Frozen):
     """The repositories in some directories, each with the programs that git would run there: a name and a digest."""
@@ -63,10 +71,10 @@ class Survey(Frozen):
     programs: Mapping[Repository, Programs]
     complete: bool
 
-    def added(self, before: Survey) -> Iterator[tuple[Repository, tuple[str, ...]]]:
+    def added(self, before: Mapping[Repository, Programs]) -> Iterator[tuple[Repository, tuple[str, ...]]]:
         """The repositories that run programs which they did not run before, and the names of these."""
         for repository, programs in self.programs.items():
-            if new := programs - before.programs.get(repository, frozenset()):
+            if new := programs - before.get(repository, frozenset()):
                 yield repository, tuple(sorted({name for name, _ in new}))
 
 
@@ -183,8 +191,12 @@ def programs(repository: Repository, hooks: Sequence[str] = ()) -> Programs:
     """What git would run in this repository: the settings that are not harmless, and the hooks. Of the user's own
     settings only directories of hooks in the worktree count."""
     directory = repository.directory
-    common = pointer(directory / "commondir") or directory
     result: set[tuple[str, str]] = set()
+    common = pointer(directory / "commondir")
+    if common is None:
+        common = directory
+        with suppress(FileNotFoundError):
+            result.add(("commondir", str(os.lstat(directory / "commondir").st_ctime_ns)))
     worktrees, folders = {repository.worktree}, {text for text in hooks if not os.path.isabs(text)}
     files = deque((common / "config", common / "config.worktree", directory / "config.worktree"))
     examined: set[Path] = set()
@@ -218,14 +230,11 @@ def programs(repository: Repository, hooks: Sequence[str] = ()) -> Programs:
 
 
 def _hooks(folder: Path) -> Iterator[tuple[str, str]]:
-    try:
-        with os.scandir(folder) as entries:
-            names = [entry.name for entry, _ in zip(entries, range(MOST_HOOKS), strict=False)]
-    except OSError:
+    if not folder.is_dir():
         return
-    for name in names:
+    for name in GIT_HOOKS:
         path = folder / name
-        if name.endswith(".sample") or not os.access(path, os.X_OK) or not path.is_file():
+        if not os.access(path, os.X_OK) or not path.is_file():
             continue
         try:
             digest = hashlib.sha256(read_regular(path) or b"").hexdigest()

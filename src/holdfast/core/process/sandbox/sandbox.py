@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast.core.process.sandbox.backend import Backend
     from holdfast.core.process.sandbox.backends import BackendChooser
     from holdfast.core.process.sandbox.confinement import Mode, Network
-    from holdfast.core.process.sandbox.leftovers import Inventory
+    from holdfast.core.process.sandbox.leftovers import Baseline, Inventory
     from holdfast.core.process.sandbox.private_directory import PrivateDirectory
 
 PLAN = "plan"
@@ -57,7 +57,7 @@ class SandboxDecision(Frozen):
     """For example `workspace (bubblewrap, network off)`."""
     problem: str = ""
     """What differs from the configuration."""
-    before: Inventory | None = None
+    before: Baseline | None = None
     """What there was before the command, to compare with what it leaves behind."""
 
 
@@ -134,9 +134,9 @@ class Sandbox:
     async def settle(self, decision: SandboxDecision) -> tuple[str, ...]:
         """Call it after the command has ended, however it ended. Disables what it left behind for other programs to
         execute; returns what was disabled, for people and the model."""
-        if decision.confinement is None or decision.before is None:
+        if decision.before is None:
             return ()
-        return await run_to_completion(self._leftovers.settle(decision.confinement, decision.before))
+        return await run_to_completion(self._leftovers.settle(decision.before))
 
     async def report(self) -> SandboxReport:
         """What is enforced for agents other than `plan`, and what this machine supports."""
@@ -166,7 +166,7 @@ class Sandbox:
 
     async def _confine(
         self, mode: Mode, settings: SandboxSettings, backend: Backend
-    ) -> tuple[Confinement, str, Inventory | None]:
+    ) -> tuple[Confinement, str, Baseline | None]:
         network, problem = _network(settings, backend)
         async with self._opening:
             try:
@@ -175,13 +175,14 @@ class Sandbox:
                     self._proxy = await self._open_proxy(base)
             except OSError as error:
                 raise SandboxUnavailable(f"its directory cannot be made: {error}") from error
-        before = None
+        inventory = None
         if mode == "workspace":
             writable = await asyncio.to_thread(writable_directories, self._paths, settings)
-            before = await self._leftovers.take(writable)
-            problem = "; ".join(filter(None, (problem, before.problem)))
-        found = await asyncio.to_thread(confinement, mode, network, self._paths, settings, base / "tmp", before)
-        return found.replace(proxy=self._proxy if network == "proxy" else None), problem, before
+            inventory = await self._leftovers.take(writable)
+            problem = "; ".join(filter(None, (problem, inventory.problem)))
+        made = await asyncio.to_thread(confinement, mode, network, self._paths, settings, base / "tmp", inventory)
+        before = None if inventory is None else self._leftovers.begin(made, inventory)
+        return made.replace(proxy=self._proxy if network == "proxy" else None), problem, before
 
     async def _open(self) -> Path:
         if self._base is None:
