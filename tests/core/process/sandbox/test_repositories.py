@@ -161,3 +161,38 @@ def test_hooks_are_found_among_any_number_of_other_files(root: Path) -> None:
     (hooks / "pre-push").touch(mode=0o755)
     ((_, programs),) = search.survey((root,)).added(before.programs)
     assert programs == ("the hook pre-push",)
+
+
+EVIL = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfsmonitor = x\n"
+POINTERS = {
+    "with a blank at its end": ("evil ", b"gitdir: ../evil \n"),
+    "with a NUL character": ("evil", b"gitdir: ../evil\0.git\n"),
+    "that is longer than a path": ("evil", b"gitdir: " + b"./" * 3000 + b"../evil\n"),
+    "that is not text": (os.fsdecode(b"ev\xffil"), b"gitdir: ../ev\xffil\n"),
+}
+
+
+@pytest.mark.parametrize("name", POINTERS)
+def test_a_pointer_is_followed_as_git_follows_it(root: Path, name: str) -> None:
+    """TOL-550: whatever it consists of."""
+    folder, content = POINTERS[name]
+    git(root / folder, "init", "-q", "--bare")
+    (root / folder / "config").write_text(EVIL, encoding="utf-8")
+    (root / "sub").mkdir()
+    (root / "sub" / ".git").write_bytes(content)
+    added = dict(RepositorySearch().survey((root,)).added({}))
+    assert {names for each, names in added.items() if each.marker == root / "sub" / ".git"} == {("core.fsmonitor",)}
+
+
+def test_settings_of_a_common_directory_count(root: Path) -> None:
+    """TOL-551: as git reads them in a worktree that is linked to it; also if that cannot be found out."""
+    git(root / "sub", "init", "-q")
+    git(root / "evil", "init", "-q", "--bare")
+    before = RepositorySearch().survey((root,)).programs
+    (root / "evil" / "config").write_text(EVIL, encoding="utf-8")
+    (root / "sub" / ".git" / "commondir").write_text("../../evil\n", encoding="utf-8")
+    added = dict(RepositorySearch().survey((root,)).added(before))
+    assert {str(each.marker.relative_to(root)) for each in added} == {"sub/.git", "evil"}
+    (root / "sub" / ".git" / "commondir").write_bytes(b"./" * 600_000 + b"../../evil\n")
+    added = dict(RepositorySearch().survey((root,)).added(before))
+    assert {names for each, names in added.items() if each.marker.name == ".git"} == {("commondir",)}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CLOCK_NANOSECONDS = 2_000_000_000
 """How far the clock of a file system may be behind."""
 NOTHING: Programs = frozenset()
-MOST_PROTECTED = 48
+MOST_PROTECTED = 16
 """Nested repositories that are protected while a command runs. Each takes several mounts; of the others it is only
 examined what a command left."""
 DISABLED = "Disabled, because git would run programs that this command chose ({programs}): {path} is now {new}"

@@ -104,30 +104,39 @@ def existing(paths: Iterable[str | Path]) -> tuple[Path, ...]:
 def secrets(home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
     """Those that exist. A variable may name a device, such as /dev/null, which is none."""
     system = [path for path in SYSTEM_SECRETS if os.access(path, os.R_OK)]
-    own = [name.path for name in _of_user(SECRETS, home, environment)]
+    own = [path for path, _ in _of_user(SECRETS, home, environment)]
     return tuple(path for path in existing([*own, *system]) if path.is_dir() or path.is_file())
 
 
-def start_up_files(home: Path, environment: Mapping[str, str]) -> tuple[ProtectedName, ...]:
-    """What programs execute when they start. Secrets that do not exist yet belong to it: many of them name programs."""
-    return tuple(_of_user((*STARTED, *SECRETS), home, environment))
+def start_up_files(home: Path, environment: Mapping[str, str], roots: Sequence[Path]) -> Iterator[ProtectedName]:
+    """What programs execute when they start, below the roots. Secrets that do not exist yet belong to it: many of them
+    name programs."""
+    inside = tuple(f"{root}/" for root in roots)
+    folders: dict[str, str] = {}
+    for path, directory in _of_user((*STARTED, *SECRETS), home, environment):
+        parent, _, name = path.rpartition("/")
+        if parent not in folders:
+            folders[parent] = os.path.realpath(parent)
+        if f"{folders[parent]}/{name}".startswith(inside):
+            yield ProtectedName(Path(folders[parent], name), directory)
 
 
-def _of_user(names: Iterable[str], home: Path, environment: Mapping[str, str]) -> Iterator[ProtectedName]:
-    """Each name in the home directory, and where a variable moves it or what contains it."""
+def _of_user(names: Iterable[str], home: Path, environment: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
+    """The path of each name in the home directory, and where a variable moves it or what contains it; and whether it is
+    a directory. Strings: this is called for hundreds of names before each command."""
     moved = [(name, part) for name, variable in MOVED.items() for part in _absolute(environment.get(variable, ""))]
     for name in names:
         path, directory = name.removesuffix("/"), name.endswith("/")
-        yield ProtectedName(home / path, directory)
+        yield f"{home}/{path}", directory
         for original, elsewhere in moved:
             if path == original or original.startswith(f"{path}/"):
-                yield ProtectedName(elsewhere, directory and path == original)
+                yield elsewhere, directory and path == original
             elif path.startswith(f"{original}/"):
-                yield ProtectedName(elsewhere / path.removeprefix(f"{original}/"), directory)
+                yield f"{elsewhere}/{path.removeprefix(original + '/')}", directory
 
 
-def _absolute(value: str) -> Iterator[Path]:
-    return (Path(part) for part in value.split(os.pathsep) if os.path.isabs(part))
+def _absolute(value: str) -> Iterator[str]:
+    return (os.path.normpath(part) for part in value.split(os.pathsep) if os.path.isabs(part))
 
 
 def _named(root: Path, hooks: Sequence[str], included: Sequence[Path]) -> Iterator[ProtectedName]:

@@ -233,8 +233,7 @@ def _hooks(folder: Path) -> Iterator[tuple[str, str]]:
     if not folder.is_dir():
         return
     for name in GIT_HOOKS:
-        path = folder / name
-        if not os.access(path, os.X_OK) or not path.is_file():
+        if not os.access(f"{folder}/{name}", os.X_OK) or not (path := folder / name).is_file():
             continue
         try:
             digest = hashlib.sha256(read_regular(path) or b"").hexdigest()

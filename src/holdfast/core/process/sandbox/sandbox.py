@@ -229,7 +229,7 @@ def confinement(
         for repository in inventory.nested:
             names += protected_names(repository, writable, inventory.hooks)
     protected, absent = _by_existence(names, writable)
-    started, missing = _by_existence(start_up_files(paths.home, paths.environment), writable)
+    started, missing = _by_existence(start_up_files(paths.home, paths.environment, writable), writable)
     return Confinement(
         mode,
         network,
