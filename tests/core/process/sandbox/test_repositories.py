@@ -7,11 +7,14 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from holdfast.core.process.git import Git
 from holdfast.core.process.sandbox import repositories
 from holdfast.core.process.sandbox.confinement import Confinement
+from holdfast.core.process.sandbox.git_settings import GitReader
 from holdfast.core.process.sandbox.leftovers import Baseline, Leftovers
 from holdfast.core.process.sandbox.repositories import RepositorySearch, disable, set_aside
 
@@ -196,3 +199,30 @@ def test_settings_of_a_common_directory_count(root: Path) -> None:
     (root / "sub" / ".git" / "commondir").write_bytes(b"./" * 600_000 + b"../../evil\n")
     added = dict(RepositorySearch().survey((root,)).added(before))
     assert {names for each, names in added.items() if each.marker.name == ".git"} == {("commondir",)}
+
+
+def test_an_index_is_read_again_when_it_has_changed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOL-550: and only then; a large one takes long."""
+    monkeypatch.setattr(repositories, "SETTLED_SECONDS", 0.05)
+    git(root, "init", "-q")
+    for name in ("one", "two"):
+        git(root / name, "init", "-q")
+        git(root / name, "commit", "-q", "--allow-empty", "-m", "x")
+    git(root, "add", "one")
+    time.sleep(0.1)
+    reader = GitReader(root, root, os.environ)
+    listed: list[Path] = []
+    run = Git.run
+
+    async def counted(self: Git, *arguments: str, **options: Any) -> bytes:
+        listed.append(options["work_tree"])
+        return await run(self, *arguments, **options)
+
+    monkeypatch.setattr(Git, "run", counted)
+    assert asyncio.run(reader.gitlinks()) == (root / "one",)
+    assert root in listed
+    listed.clear()
+    assert asyncio.run(reader.gitlinks()) == (root / "one",)
+    assert root not in listed
+    git(root, "add", "two")
+    assert asyncio.run(reader.gitlinks()) == (root / "one", root / "two")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.process.git import Git, GitFailed
 from holdfast.core.process.sandbox.git_configuration import Setting
-from holdfast.core.process.sandbox.repositories import HOOKS, includes
+from holdfast.core.process.sandbox.places import GITFILE, pointer
+from holdfast.core.process.sandbox.repositories import HOOKS, MARKER, includes, is_settled
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class GitReader:
         self._directory = root or directory
         self._environment = environment
         self._read: tuple[dict[str, Stamp], GitSettings] | None = None
+        self._links: dict[Path, tuple[Stamp, tuple[Path, ...]]] = {}
 
     async def settings(self) -> GitSettings:
         if self._read is not None and all(_stamp(path) == stamp for path, stamp in self._read[0].items()):
@@ -97,14 +99,22 @@ class GitReader:
         return tuple(links)
 
     async def _index(self, worktree: Path) -> Iterable[Path]:
-        if not os.path.lexists(worktree / ".git") or self._git.program(self._directory) is None:
+        marker = worktree / MARKER
+        if not os.path.lexists(marker) or self._git.program(self._directory) is None:
             return ()
+        directory = marker if marker.is_dir() else pointer(marker, GITFILE)
+        stamp = None if directory is None else _stamp(str(directory / "index"))
+        if stamp is not None and self._links.get(worktree, (None, ()))[0] == stamp:
+            return self._links[worktree][1]
         try:
-            listed = await self._git.run("ls-files", "-z", "--stage", git_dir=worktree / ".git", work_tree=worktree)
+            listed = await self._git.run("ls-files", "-z", "--stage", git_dir=marker, work_tree=worktree)
         except GitFailed:
             return ()
         links = (entry.partition(b"\t")[2] for entry in listed.split(b"\0") if entry.startswith(GITLINK))
-        return [worktree / os.fsdecode(path) for path in links]
+        worktrees = tuple(worktree / os.fsdecode(path) for path in links)
+        if stamp is not None and is_settled(stamp[2]):
+            self._links[worktree] = stamp, worktrees
+        return worktrees
 
     async def _list(self, *options: str) -> list[tuple[Path, Setting]]:
         """Every setting with the file that it is in."""

@@ -140,7 +140,7 @@ class RepositorySearch:
             return listing
         if not stat.S_ISDIR(status.st_mode):
             return None
-        settled = time.time_ns() - status.st_ctime_ns > SETTLED_SECONDS * 1e9
+        settled = is_settled(status.st_ctime_ns)
         folders: list[str] = []
         names: set[str] = set()
         count = 0
@@ -164,6 +164,11 @@ class RepositorySearch:
 
 def includes(setting: Setting) -> bool:
     return setting.key == "include.path" or (setting.key.startswith("includeif.") and setting.key.endswith(".path"))
+
+
+def is_settled(changed: int) -> bool:
+    """Whether a further change would show as another time."""
+    return time.time_ns() - changed > SETTLED_SECONDS * 1e9
 
 
 def _markers(folder: str) -> Iterator[Path]:
