@@ -197,6 +197,7 @@ def fingerprint(folder: Path) -> dict[str, str]:
         and not path.is_relative_to(folder / "project" / "src")
         and "holdfast" not in path.parts
         and path.name != "script.json"
+        and ".disabled-" not in path.name  # what commands made is set aside under another name
     }
 
 

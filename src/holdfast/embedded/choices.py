@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.core.atomic_write import atomic_write
 from holdfast.core.config.discovery import choices_file
+from holdfast.private_files import own_directory
 from holdfast.schema.codec import encode
 
 if TYPE_CHECKING:
@@ -33,5 +34,5 @@ class Choices:
         return self.path.exists()
 
     def choose(self, preset: Preset) -> None:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        own_directory(self.path.parent)
         atomic_write(self.path, encode(PRESETS[preset]) if PRESETS[preset] else b"")

@@ -204,6 +204,8 @@ class _Loading:
 
     def problems(self) -> list[Diagnostic]:
         found = [problem for reader in self._readers for problem in reader.problems()]
+        if (problem := self._trust.problem()) is not None:
+            found.append(Diagnostic(str(problem.path), f"{problem.reason}; nothing is trusted"))
         if self._watch is not None and not self._watch.complete:
             message = f"there are more than {MOST_PATHS} configuration files; edits of the rest need a reload"
             found.append(Diagnostic(str(self._location.directory), message))

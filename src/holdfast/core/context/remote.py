@@ -30,6 +30,7 @@ from holdfast.core.context.source import (
 from holdfast.core.context.system_context import EMPTY, combine, make
 from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.fetch import Budget
+from holdfast.private_files import make_directory
 from holdfast.schema.codec import decoder, encode
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
@@ -220,7 +221,7 @@ class RemoteInstructions:
             if copy is None:
                 path.unlink(missing_ok=True)
             else:
-                self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                make_directory(self._folder)
                 atomic_write(path, encode(copy))
         except OSError as error:
             log.warning("the copy of remote instructions was not updated: %s", error)

@@ -27,6 +27,7 @@ from holdfast.core.database.errors import BackupInvalid, RestoreRefused, Storage
 from holdfast.core.database.queries import load_migrations
 from holdfast.core.database.schema_check import OBJECTS, SchemaObject, foreign_objects
 from holdfast.core.database.sqlite import APPLICATION_ID, BusyWait, connect, exclusive, translate
+from holdfast.private_files import make_directory
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.version import __version__
 
@@ -107,7 +108,7 @@ def restore(
     """Make a database of a backup, where there is none, with its managed files. `prepare` changes the file before it
     gets its name. Raises BackupInvalid and RestoreRefused."""
     info = check(path, told)
-    database.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_directory(database.parent)
     with _errors(database), exclusive(database.with_name(database.name + ".lock")):
         _refuse_existing(database)
         with _draft(database.parent, database.name) as draft:
@@ -156,7 +157,7 @@ def _add_files(copy: apsw.Connection, managed: Path, told: Told) -> None:
 
 def _extract(connection: apsw.Connection, managed: Path) -> None:
     """A file that is there stays as it is: no name is used twice."""
-    managed.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_directory(managed)
     for name, content in connection.execute("select name, content from backup_file").fetchall():
         with suppress(FileExistsError):
             handle = os.open(managed / str(name), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -323,6 +323,7 @@ def _sandbox(process: ProcessServices, directory: Path, project: Project, config
                 *(own.tool_output, own.repos, own.plans, own.config / "skill", own.config / "skills"),
                 *((project.directory,) if copy is not None else ()),  # it is below the data directory, which is hidden
             ),
+            environment=host.environment,
         ),
         own_ports=lambda: host.own_ports,
         diagnostics=lambda: user_only_diagnostics(config.current),

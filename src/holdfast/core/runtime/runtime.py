@@ -106,6 +106,7 @@ from holdfast.core.web.fetch import Fetcher
 from holdfast.llm.offline import SCHEME, OfflineTransport
 from holdfast.llm.route.network import NetworkTransport
 from holdfast.llm.route.transport import SchemeTransport, Transport
+from holdfast.private_files import close_to_others
 from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location, LocationInfo, LocationProject
@@ -212,6 +213,9 @@ class Runtime:
     def _build(self, stack: AsyncExitStack) -> None:
         """Everything is closed in reverse: executions end first, while what they record with is still open."""
         clock, ids, here = self._clock, self._ids, directories(self._environment).replace(data=self.paths.data)
+
+        for folder in (here.state, here.data):
+            close_to_others(folder)
 
         # Storage and the Session model.
         self.database = open_database(self.place)

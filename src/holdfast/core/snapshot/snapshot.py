@@ -28,6 +28,7 @@ from holdfast.core.process.git import Git, GitFailed, literal_pathspecs, split_n
 from holdfast.core.process.git_directory import create_git_directory
 from holdfast.core.snapshot.errors import Operation, SnapshotError
 from holdfast.core.snapshot.limits import ExcludedFiles, SnapshotLimits, TooMuch, check_entries, files_too_large
+from holdfast.private_files import make_directory
 from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.pattern import pattern
@@ -251,7 +252,7 @@ class Snapshots:
         """Create the store under a temporary name and rename it, because other processes may do the same."""
         import shutil
 
-        self._store.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directory(self._store.parent)
         draft = self._store.with_name(f"{self._store.name}.{secrets.token_hex(4)}")
         create_git_directory(draft)
         try:

@@ -215,8 +215,9 @@ class ShellCommands(Frozen, eq=False):
         settings = approved.settings
         environment = child_environment(self.host, passed=settings.passed, values=settings.values)
         shell = command_shell(settings.shell, environment)
+        disabled: tuple[str, ...] = ()
         try:
-            return await self.processes.run(
+            ended = await self.processes.run(
                 (shell, "-c", approved.command),
                 cwd=approved.workdir.path,
                 environment=environment,
@@ -226,6 +227,10 @@ class ShellCommands(Frozen, eq=False):
             )
         except ProcessError as problem:
             raise _unable(approved.command, problem.cause or str(problem)) from problem
+        finally:
+            if self.sandbox is not None:
+                disabled = await self.sandbox.settle(approved.terms)
+        return ended.replace(disabled=disabled)
 
     def _workdir(self, given: BashInput, settings: BashSettings) -> Target:
         if "\0" in given.command:
@@ -279,6 +284,7 @@ def about_sandbox(ended: ProcessExit, terms: SandboxDecision, *, escapable: bool
     if terms.confinement is None:
         return [WITHOUT_SANDBOX.format(problem=_sentence(terms.problem))] if terms.problem else []
     lines = [f"{_sentence(terms.problem)}."] if terms.problem else []
+    lines += [f"{visible(line)}." for line in ended.disabled]
     if ended.code != 0:
         lines += [IN_SANDBOX.format(summary=terms.summary), *((MAY_ESCAPE,) if escapable else ())]
     return lines
