@@ -3,11 +3,10 @@ end."""
 
 import asyncio
 import os
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -246,7 +245,7 @@ class ShellCommands(Frozen, eq=False):
             # A long command takes about 20 ms; only one is parsed at a time.
             async with self.parsing:
                 (resources, save), warnings = await asyncio.to_thread(self._parse, command, workdir.path)
-        metadata = {"command": visible(command), "workdir": workdir.resource, "warnings": warnings}
+        metadata = {**about_command(command, workdir), "warnings": warnings}
         await self.authorizer.allow(context, "bash", resources, save=save, metadata=metadata)
         return warnings
 
@@ -265,7 +264,7 @@ class ShellCommands(Frozen, eq=False):
         if self.sandbox is None:
             return SandboxDecision()
         if isinstance(given, ConfinedBashInput) and given.escape is True:
-            metadata = {"command": visible(given.command), "workdir": workdir.resource}
+            metadata = about_command(given.command, workdir)
             await self.authorizer.allow(context, "sandbox_escape", (given.command,), metadata=metadata)
             return SandboxDecision()
         try:
@@ -302,17 +301,10 @@ def _checkpoints(output: "command_output.CommandOutput") -> Iterator[None]:
         timers[0].cancel()
 
 
-def visible(command: str) -> str:
-    """Escape invisible characters and those that change the display order, for a permission prompt."""
-    if command.replace("\n", "").replace("\t", "").isprintable():
-        return command
-    return "".join(
-        f"\\u{{{ord(char):x}}}" if unicodedata.category(char) in _UNSEEN and char not in "\n\t" else char
-        for char in command
-    )
-
-
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+def about_command(command: str, workdir: Target) -> dict[str, Any]:
+    """The command exactly as it would run, its directory as rules name it and as an absolute path. Whoever shows it to
+    a person makes hidden characters visible."""
+    return {"command": command, "workdir": workdir.resource, "directory": str(workdir.path)}
 
 
 def _result(ended: ProcessExit, truncated: bool) -> BashResult:
