@@ -143,6 +143,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             process.tools.outputs,
             limits=remembered(config, output_limits),
             images=remembered(config, image_limits),
+            authorizer=authorizer,
             batches=batches,
         )
         isolation = Isolation(process.tools.isolation, project, snapshots, directory, process.tools.tasks.running)
@@ -169,7 +170,6 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         commands=commands.state,
         context=contributions,
         tools=tools,
-        authorizer=authorizer,
         requests=request_hooks,
         events=sessions.log.bus,
         catalog=catalog,

@@ -4,7 +4,8 @@ Invariants
 - Rules and saved approvals are read at each evaluation. The caller names the agent, which does not change while the
   request waits. The agents of ancestors of the Session are those of the moment.
 - An approval covers what was shown: one call, or patterns that the request offered. A configured deny overrides it,
-  even if it was added while the request waited.
+  even if it was added while the request waited. The floor of a tool is approved for one call.
+- No rule, project, plugin or tool lowers what the user denies or asks: these rules are fences (core/agent/configured).
 - An unknown agent is denied everything."""
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 Unattended = Literal["wait", "deny", "allow"]
 """What happens to an `ask`: it waits for a person, or is answered at once because nobody will come."""
 
+FLOOR = "approval"
+"""The key in the metadata of a request that says that the tool itself demands an approval of each such call."""
+
 log = logging.getLogger(__name__)
 
 
@@ -66,6 +70,7 @@ class Wish(Frozen):
     resources: Sequence[str]
     save: Sequence[str] = ()
     metadata: Mapping[str, Any] | None = None
+    terms: policy.Terms = policy.ORDINARY
     source: PermissionSource | None = None
     owner: str | None = None
     """The process whose caller waits, where no tool call does."""
@@ -159,12 +164,17 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
         authority = await self._authority(wish)
         if not wish.resources:
             raise ValueError(f"{wish.action}: a permission needs at least one resource")
-        return await self._evaluate(authority, wish.action, wish.resources, wish.save)
+        return await self._evaluate(authority, wish.action, wish.resources, wish.save, wish.terms)
 
     async def _evaluate(
-        self, authority: Authority, action: str, resources: Sequence[str], save: Sequence[str] | None
+        self,
+        authority: Authority,
+        action: str,
+        resources: Sequence[str],
+        save: Sequence[str] | None,
+        terms: policy.Terms = policy.ORDINARY,
     ) -> Effect:
-        effect = policy.configured(authority.rules, action, resources, authority.fences)
+        effect = policy.configured(authority.rules, action, resources, authority.fences, terms)
         if effect != "ask":
             return effect
         return policy.effective(
@@ -174,6 +184,7 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
             resources,
             fences=authority.fences,
             whole=policy.whole_of(action, save),
+            terms=terms,
             saved_beats_narrower_ask=self.saved_beats_narrower_ask,
         )
 
@@ -217,7 +228,7 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
             action=wish.action,
             resources=tuple(wish.resources),
             save=tuple(wish.save) or None,
-            metadata=dict(wish.metadata) if wish.metadata is not None else None,
+            metadata=_metadata(wish),
             source=wish.source,
             ancestors=await self.authorities.ancestors.ids(wish.session_id),
         )
@@ -273,7 +284,7 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
         """Allow the requests that saved approvals now cover, each under the rules of its own agent."""
         for one in await self.pending():
             other, agent = one.request, one.agent
-            if agent is None:
+            if agent is None or (other.metadata or {}).get(FLOOR) is True:
                 continue
             with suppress(SessionNotFound):  # deleted meanwhile
                 authority = await self.authorities.of(other.session_id, agent)
@@ -296,6 +307,12 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
             message=message,
             cause=cause,
         )
+
+
+def _metadata(wish: Wish) -> dict[str, Any] | None:
+    if wish.terms.floor:
+        return {**(wish.metadata or {}), FLOOR: True}
+    return dict(wish.metadata) if wish.metadata is not None else None
 
 
 def _chosen(request: PermissionRequest, reply: Reply, save: Sequence[str] | None) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
-"""Evaluates rules. In one list the last rule that matches decides; if none matches, a person is asked.
+"""Evaluates rules. In one list the last rule that matches decides; if none matches, a person is asked, or what the call
+itself says happens.
 
 A fence is a further list that can only narrow what the rules allow: where none of its rules matches it has no say, and
 of the rules and all fences the strictest verdict counts. So nobody lifts a denial of the user, whoever speaks later."""
@@ -48,16 +49,40 @@ class AncestorAuthority(Frozen):
     """What does not exist any more; then everything is denied."""
 
 
+class Terms(Frozen):
+    """Facts about a call, besides its action and resources, that decide how rules apply to it."""
+
+    unmatched: Effect = "ask"
+    """The verdict where no rule of an agent matches."""
+    floor: bool = False
+    """Whether the tool itself demands approval of this call: no rule and no saved approval lowers that."""
+    changes_nothing: bool = False
+    """Whether it is proved that the call changes nothing: then `ask-changes` allows it."""
+
+
+ORDINARY = Terms()
+UNMATCHED = Rule(action="*", resource="*", effect="ask")
+"""The first rule of a fence made of another agent's rules: where none of them matches, that agent would have to ask.
+Compared by identity, since a user may write the same rule and mean it."""
 DENY_EVERYTHING = Authority((Rule(action="*", resource="*", effect="deny"),))
 
 
-def evaluate(rules: Sequence[Rule], action: str, resource: str, fences: Fences = ()) -> Effect:
-    rule = deciding(rules, action, resource)
-    effect: Effect = rule.effect if rule is not None else "ask"
-    if fences:
-        met = (deciding(fence, action, resource) for fence in fences)
-        return strictest((effect, *(rule.effect for rule in met if rule is not None)))
-    return effect
+def evaluate(rules: Sequence[Rule], action: str, resource: str, fences: Fences = (), terms: Terms = ORDINARY) -> Effect:
+    effects = [_verdict(deciding(rules, action, resource), terms)]
+    for fence in fences:
+        if (rule := deciding(fence, action, resource)) is not None:
+            effects.append(_verdict(rule, terms))
+    if terms.floor:
+        effects.append("ask")
+    return effects[0] if len(effects) == 1 else strictest(effects)
+
+
+def _verdict(rule: Rule | None, terms: Terms) -> Effect:
+    if rule is None or rule is UNMATCHED:
+        return terms.unmatched
+    if rule.effect == "ask-changes":
+        return "allow" if terms.changes_nothing else "ask"
+    return rule.effect
 
 
 def strictest(effects: Iterable[Effect]) -> Effect:
@@ -73,9 +98,11 @@ def deciding(rules: Sequence[Rule], action: str, resource: str) -> Rule | None:
     return None
 
 
-def configured(rules: Sequence[Rule], action: str, resources: Sequence[str], fences: Fences = ()) -> Effect:
+def configured(
+    rules: Sequence[Rule], action: str, resources: Sequence[str], fences: Fences = (), terms: Terms = ORDINARY
+) -> Effect:
     """What rules and fences alone say of all resources together: the strictest."""
-    return strictest({evaluate(rules, action, resource, fences) for resource in resources})
+    return strictest({evaluate(rules, action, resource, fences, terms) for resource in resources})
 
 
 def effective(
@@ -86,23 +113,26 @@ def effective(
     *,
     fences: Fences = (),
     whole: str | None = None,
+    terms: Terms = ORDINARY,
     saved_beats_narrower_ask: bool = False,
 ) -> Effect:
     """What the rules, their fences and a person's saved approvals say of all resources together. `whole` is the
     approval that covers them all; it must be the very same text, not a pattern that matches it.
 
     An approval turns `ask` into `allow` and never touches a configured `deny`. Nor does it touch a rule that asks for
-    something narrower than what was approved, unless told to: approving `*` was not meant for `*.env`."""
-    effect = configured(rules, action, resources, fences)
-    if effect != "ask":
+    something narrower than what was approved, unless told to: approving `*` was not meant for `*.env`. It does not
+    lower the floor of a tool, which may have other reasons for this call than for the one that was approved."""
+    effect = configured(rules, action, resources, fences, terms)
+    if effect != "ask" or terms.floor:
         return effect
     if whole is not None and any(matches(one.action, action) and one.resource == whole for one in saved):
         return "allow"
     patterns = saved if action not in WHOLE_ACTIONS else [one for one in saved if has_wildcard(one.resource)]
     for resource in resources:
-        found = deciding(rules, action, resource)
-        asking = [found] if found is None or found.effect == "ask" else []
-        asking += [rule for fence in fences if (rule := deciding(fence, action, resource)) and rule.effect == "ask"]
+        asking = [rule for rule in (deciding(rules, action, resource),) if _verdict(rule, terms) == "ask"]
+        for fence in fences:
+            if (rule := deciding(fence, action, resource)) is not None and _verdict(rule, terms) == "ask":
+                asking.append(rule)
         for rule in asking:
             asks_for = None if rule is None or saved_beats_narrower_ask else rule.resource
             if not any(_covers(approval, action, resource, asks_for) for approval in patterns):
