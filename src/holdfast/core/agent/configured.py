@@ -4,7 +4,7 @@ Invariants
 - The global rules of all documents come first, for existing and new agents; an agent's own rules follow.
 - Denials that make up a built-in agent are repeated after the global rules: only rules for that agent lift them.
 - An agent that was disabled and is defined again later starts empty.
-- What the user's rules ask or deny stays asked or denied: they are also a fence.
+- What the user's rules ask or deny stays asked or denied: they are also a fence. Rules of a preset are nothing else.
 - Rules of an untrusted project are only a fence. An agent that it defines has the permissions of `build`, restricted by
   its own rules."""
 
@@ -71,7 +71,7 @@ class AgentPatch(Frozen):
 class ConfiguredAgents(Frozen):
     default: str | None = None
     rules: tuple[Rule, ...] = ()
-    """Global rules of the user and of trusted projects."""
+    """Global rules of the user and of trusted projects, without those of presets."""
     user_rules: tuple[Rule, ...] = ()
     """Global rules of the user."""
     narrowing: tuple[Rule, ...] = ()
@@ -158,7 +158,7 @@ def configured_agents(config: Config, environment: Mapping[str, str]) -> Configu
     return ConfiguredAgents(
         default=default if isinstance(default, str) else None,
         rules=_global_rules(config, home, ("user", "project")),
-        user_rules=_global_rules(config, home, ("user",)),
+        user_rules=_global_rules(config, home, ("user",), presets=True),
         narrowing=_global_rules(config, home, ("untrusted",)),
         patches=tuple(patches),
         last_rules=_environment_rules(environment, home),
@@ -167,8 +167,8 @@ def configured_agents(config: Config, environment: Mapping[str, str]) -> Configu
     )
 
 
-def _global_rules(config: Config, home: str, origins: tuple[Origin, ...]) -> tuple[Rule, ...]:
-    documents = (document for document in config.documents() if document.origin in origins)
+def _global_rules(config: Config, home: str, origins: tuple[Origin, ...], *, presets: bool = False) -> tuple[Rule, ...]:
+    documents = (one for one in config.documents() if one.origin in origins and (presets or not one.preset))
     return tuple(rule for document in documents for rule in _rules(document.data.get("permissions", ()), home))
 
 

@@ -25,6 +25,7 @@ class CandidateFile(Frozen):
     name: str
     origin: Literal["user", "project"]
     required: bool = False
+    preset: bool = False
 
     @property
     def path(self) -> Path:
@@ -41,7 +42,7 @@ class CandidateFile(Frozen):
 def discover(directory: Path, root: Path, environment: Mapping[str, str]) -> Iterator[CandidateFile | Directory]:
     """Project files get the origin `project`; whether they are trusted is decided when they are read."""
     chosen = choices_file(environment)
-    yield CandidateFile(chosen.parent, chosen.name, "user")
+    yield CandidateFile(chosen.parent, chosen.name, "user", preset=True)
     home = config_home(environment)
     yield from (CandidateFile(home, name, "user") for name in NAMES)
     yield Directory(home, "user")

@@ -264,6 +264,7 @@ def _config(process: ProcessServices, location: Location, project: Project, batc
             project.directory,
             host.environment,
             host.configuration,
+            preset=host.preset,
             trust=trust,
             owners=host.owners,
             watch=Watch(),
@@ -281,6 +282,7 @@ def _requests(process: ProcessServices, location: Location) -> RequestServices:
         clock=sessions.clock,
         location=location,
         unattended=process.host.unattended,
+        attended=process.host.attended,
         wake=process.wakeups.session,
         ending=process.wakeups.ending,
     )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from holdfast.core.permission import rules as policy
 from holdfast.core.permission.approvals import SavedApprovals
 from holdfast.core.permission.errors import (
+    NOBODY_ANSWERS,
     NOBODY_TO_ASK,
     TOO_MANY_WAIT,
     DeniedByPerson,
@@ -210,6 +211,10 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
                 if await self._answer_unattended(request, wish) == "deny":
                     raise await self._denied(wish, reason=NOBODY_TO_ASK)
                 return
+            if await self._would_hang(request, wish):
+                log.warning("%s of Session %s was denied: %s", wish.action, wish.session_id, NOBODY_ANSWERS)
+                await self._settle_by_policy(request, wish, "reject", NOBODY_ANSWERS)
+                raise await self._denied(wish, reason=NOBODY_ANSWERS)
             answer = await self.wait(request, self._asked(request, wish))
         except TooManyRequests as error:
             raise await self._denied(wish, reason=TOO_MANY_WAIT) from error
@@ -245,12 +250,27 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
 
     async def _answer_unattended(self, request: PermissionRequest, wish: Wish) -> Effect:
         """Recorded like a person's answer, so that people can see it later."""
-        allow = self.unattended == "allow"
-        reply: Reply = "once" if allow else "reject"
-        replied = self._replied(request, reply, "policy", message=None if allow else NOBODY_TO_ASK)
+        if self.unattended == "allow":
+            await self._settle_by_policy(request, wish, "once")
+            return "allow"
+        await self._settle_by_policy(request, wish, "reject", NOBODY_TO_ASK)
+        return "deny"
+
+    async def _settle_by_policy(
+        self, request: PermissionRequest, wish: Wish, reply: Reply, message: str | None = None
+    ) -> None:
+        replied = self._replied(request, reply, "policy", message=message)
         answer = PermissionAnswer(reply=reply, message=replied.message, cause=replied.cause)
         await self.settle(request, self._asked(request, wish), replied, answer)
-        return "allow" if allow else "deny"
+
+    async def _would_hang(self, request: PermissionRequest, wish: Wish) -> bool:
+        """Whether only a preset asks, which the program's author may not know of, and nobody would see the request. A
+        rule that says `ask` was written by somebody who means to answer."""
+        if self._attended is None or self._attended(request.session_id, request.ancestors or ()):
+            return False
+        authority, terms = await self._authority(wish), wish.terms.replace(reads=())
+        effect = policy.configured(authority.rules, wish.action, wish.resources, authority.fences, terms)
+        return effect == "allow" and await self._known(request, ()) is None
 
     async def _reply(
         self,

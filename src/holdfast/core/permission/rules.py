@@ -56,8 +56,9 @@ class Terms(Frozen):
     """The verdict where no rule of an agent matches."""
     floor: bool = False
     """Whether the tool itself demands approval of this call: no rule and no saved approval lowers that."""
-    changes_nothing: bool = False
-    """Whether it is proved that the call changes nothing: then `ask-changes` allows it."""
+    reads: tuple[str, ...] | None = None
+    """The files that the call names, if it is proved that it changes nothing. Then `ask-changes` allows it, unless the
+    rules about `read` ask for one of the files or deny it."""
 
 
 ORDINARY = Terms()
@@ -68,20 +69,31 @@ DENY_EVERYTHING = Authority((Rule(action="*", resource="*", effect="deny"),))
 
 
 def evaluate(rules: Sequence[Rule], action: str, resource: str, fences: Fences = (), terms: Terms = ORDINARY) -> Effect:
-    effects = [_verdict(deciding(rules, action, resource), terms)]
-    for fence in fences:
-        if (rule := deciding(fence, action, resource)) is not None:
-            effects.append(_verdict(rule, terms))
-    if terms.floor:
-        effects.append("ask")
-    return effects[0] if len(effects) == 1 else strictest(effects)
+    met = _deciding_all(rules, action, resource, fences)
+    if len(met) == 1 and terms is ORDINARY:
+        return _verdict(met[0], terms)
+    terms = _checked(terms, rules, fences)
+    return strictest((*(_verdict(rule, terms) for rule in met), *(("ask",) if terms.floor else ())))
+
+
+def _deciding_all(rules: Sequence[Rule], action: str, resource: str, fences: Fences) -> list[Rule | None]:
+    """The rule of the list, if any, and those of the fences that have a say."""
+    narrowing = (deciding(fence, action, resource) for fence in fences)
+    return [deciding(rules, action, resource), *(rule for rule in narrowing if rule is not None)]
+
+
+def _checked(terms: Terms, rules: Sequence[Rule], fences: Fences) -> Terms:
+    """Without the proof that nothing changes, if a file that the call names may not be read unasked."""
+    if not terms.reads or configured(rules, "read", terms.reads, fences) == "allow":
+        return terms
+    return terms.replace(reads=None)
 
 
 def _verdict(rule: Rule | None, terms: Terms) -> Effect:
     if rule is None or rule is UNMATCHED:
         return terms.unmatched
     if rule.effect == "ask-changes":
-        return "allow" if terms.changes_nothing else "ask"
+        return "ask" if terms.reads is None else "allow"
     return rule.effect
 
 
@@ -127,13 +139,12 @@ def effective(
         return effect
     if whole is not None and any(matches(one.action, action) and one.resource == whole for one in saved):
         return "allow"
+    terms = _checked(terms, rules, fences)
     patterns = saved if action not in WHOLE_ACTIONS else [one for one in saved if has_wildcard(one.resource)]
     for resource in resources:
-        asking = [rule for rule in (deciding(rules, action, resource),) if _verdict(rule, terms) == "ask"]
-        for fence in fences:
-            if (rule := deciding(fence, action, resource)) is not None and _verdict(rule, terms) == "ask":
-                asking.append(rule)
-        for rule in asking:
+        for rule in _deciding_all(rules, action, resource, fences):
+            if _verdict(rule, terms) != "ask":
+                continue
             asks_for = None if rule is None or saved_beats_narrower_ask else rule.resource
             if not any(_covers(approval, action, resource, asks_for) for approval in patterns):
                 return "ask"

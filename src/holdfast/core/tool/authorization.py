@@ -43,7 +43,7 @@ class PermissionAuthorizer:
             resources=tuple(resources),
             save=tuple(save),
             metadata=dict(metadata) if metadata is not None else None,
-            terms=terms,
+            terms=terms.replace(reads=()) if context.by_person else terms,
             source=PermissionSource(message_id=context.assistant_message_id, call_id=context.tool_call_id),
             owner=None if context.assistant_message_id else await self._owner(),
         )

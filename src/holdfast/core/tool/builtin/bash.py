@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.core.filesystem.errors import PathError
 from holdfast.core.filesystem.location_path import LocationPaths, Target
+from holdfast.core.permission.rules import Terms
 from holdfast.core.process.environment import child_environment
 from holdfast.core.process.process import TREE_LIMIT, ProcessError, Processes, ProcessExit
 from holdfast.core.process.sandbox.confinement import SandboxSettings
@@ -150,6 +151,15 @@ def confined_description(settings: SandboxSettings) -> str:
     return CONFINED.format(writing=WRITING[settings.mode], network=NETWORK[settings.network])
 
 
+class _Parsed(Frozen):
+    """The approval that a command needs, warnings about external directories, and the files that it names if it is
+    proved to change nothing."""
+
+    approval: "Approval"
+    warnings: list[str]
+    reads: tuple[str, ...] | None
+
+
 class ApprovedCommand(Frozen):
     """A command that may run, and where and how."""
 
@@ -240,24 +250,37 @@ class ShellCommands(Frozen, eq=False):
         await allow_outside(self.authorizer, context, [workdir])
         _check_directory(command, workdir)
         if len(command) <= QUICK_CHARACTERS:
-            (resources, save), warnings = self._parse(command, workdir.path)
+            parsed = self._parse(command, workdir.path)
         else:
             # A long command takes about 20 ms; only one is parsed at a time.
             async with self.parsing:
-                (resources, save), warnings = await asyncio.to_thread(self._parse, command, workdir.path)
-        metadata = {**about_command(command, workdir), "warnings": warnings}
-        await self.authorizer.allow(context, "bash", resources, save=save, metadata=metadata)
-        return warnings
+                parsed = await asyncio.to_thread(self._parse, command, workdir.path)
+        resources, save = parsed.approval
+        metadata = {**about_command(command, workdir), "warnings": parsed.warnings}
+        terms = Terms(reads=parsed.reads)
+        await self.authorizer.allow(context, "bash", resources, save=save, metadata=metadata, terms=terms)
+        return parsed.warnings
 
-    def _parse(self, command: str, workdir: Path) -> "tuple[Approval, list[str]]":
-        """The approval that the command needs, and warnings about external directories."""
+    def _parse(self, command: str, workdir: Path) -> "_Parsed":
         from holdfast.core.shell.approval import approval
         from holdfast.core.shell.grammar import parse
+        from holdfast.core.shell.read_only import read_files
         from holdfast.core.shell.references import external_directories
 
         script = parse(command)
         outside = external_directories(script, workdir, self.host.get("HOME", "/"))
-        return approval(script), [OUTSIDE.format(directory=found.rstrip("/")) for found in outside]
+        warnings = [OUTSIDE.format(directory=directory.rstrip("/")) for directory in outside]
+        return _Parsed(approval(script), warnings, self._resources(read_files(script), workdir))
+
+    def _resources(self, names: tuple[str, ...] | None, workdir: Path) -> tuple[str, ...] | None:
+        """The files as rules name them; None if one of them is outside of what may be read without asking."""
+        if names is None:
+            return None
+        try:
+            targets = [self.paths.resolve(os.path.join(workdir, name), external="deny") for name in names if name]
+        except PathError:
+            return None
+        return tuple(dict.fromkeys(target.resource for target in targets))
 
     async def _terms(self, given: BashInput, workdir: Target, context: ToolContext) -> SandboxDecision:
         """The confinement to run under. Escaping the sandbox needs an approval for this exact command."""
