@@ -160,12 +160,12 @@ async def test_secrets_do_not_reach_a_command(root: Path, processes: Processes, 
 async def test_a_command_line_asks_once_for_all_its_simple_commands(root: Path, processes: Processes) -> None:
     """TOL-204, TOL-206, TOL-224, TOL-363: one request for all simple commands; first the exact text may be saved."""
     asking = Recorder()
-    await made(root, processes, asking)(command="echo a | cat", workdir="sub")
+    await made(root, processes, asking)(command="echo a | cat")
     (asked,) = asking.asked
     assert asked.action == "bash"
     assert asked.resources == ("echo a", "cat")
     assert asked.save == ("echo a | cat", "echo *", "cat *")
-    about = {"command": "echo a | cat", "workdir": "sub", "directory": str(root / "sub")}
+    about = {"command": "echo a | cat", "workdir": ".", "directory": str(root)}
     assert asked.metadata == {**about, "warnings": []}
 
 

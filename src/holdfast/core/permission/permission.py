@@ -50,6 +50,8 @@ Unattended = Literal["wait", "deny", "allow"]
 
 FLOOR = "approval"
 """The key in the metadata of a request that says that the tool itself demands an approval of each such call."""
+EXACT_ONLY = "exact"
+"""The key in the metadata of a request that says that no saved pattern covers it."""
 
 log = logging.getLogger(__name__)
 
@@ -223,7 +225,7 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
         if answer.reply == "reject":
             raise DeniedWithFeedback(answer.message) if answer.message else DeniedByPerson(request.id)
         authority = await self._authority(wish)
-        if policy.configured(authority.rules, wish.action, wish.resources, authority.fences) == "deny":
+        if policy.configured(authority.rules, wish.action, wish.resources, authority.fences, wish.terms) == "deny":
             raise await self._denied(wish)
 
     async def _request(self, wish: Wish) -> PermissionRequest:
@@ -304,11 +306,11 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
         """Allow the requests that saved approvals now cover, each under the rules of its own agent."""
         for one in await self.pending():
             other, agent = one.request, one.agent
-            if agent is None or (other.metadata or {}).get(FLOOR) is True:
+            if agent is None:
                 continue
             with suppress(SessionNotFound):  # deleted meanwhile
                 authority = await self.authorities.of(other.session_id, agent)
-                if await self._evaluate(authority, other.action, other.resources, other.save) == "allow":
+                if await self._evaluate(authority, other.action, other.resources, other.save, _terms(other)) == "allow":
                     await self.answer(other, self._replied(other, "always", "saved"))
 
     def _replied(
@@ -330,9 +332,15 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
 
 
 def _metadata(wish: Wish) -> dict[str, Any] | None:
-    if wish.terms.floor:
-        return {**(wish.metadata or {}), FLOOR: True}
-    return dict(wish.metadata) if wish.metadata is not None else None
+    marks = {FLOOR: wish.terms.floor, EXACT_ONLY: wish.terms.exact_only}
+    metadata = {**(wish.metadata or {}), **{name: True for name, holds in marks.items() if holds}}
+    return metadata or None
+
+
+def _terms(request: PermissionRequest) -> policy.Terms:
+    """The terms of a request that decide whether saved approvals cover it."""
+    metadata = request.metadata or {}
+    return policy.Terms(floor=metadata.get(FLOOR) is True, exact_only=metadata.get(EXACT_ONLY) is True)
 
 
 def _chosen(request: PermissionRequest, reply: Reply, save: Sequence[str] | None) -> tuple[str, ...]:

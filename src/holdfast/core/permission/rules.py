@@ -54,6 +54,8 @@ class Terms(Frozen):
 
     unmatched: Effect = "ask"
     """The verdict where no rule of an agent matches."""
+    exact_only: bool = False
+    """Whether only a saved approval of the whole call counts, and no pattern."""
     floor: bool = False
     """Whether the tool itself demands approval of this call: no rule and no saved approval lowers that."""
     reads: tuple[str, ...] | None = None
@@ -140,6 +142,8 @@ def effective(
     if whole is not None and any(matches(one.action, action) and one.resource == whole for one in saved):
         return "allow"
     terms = _checked(terms, rules, fences)
+    if terms.exact_only:
+        return "ask"
     patterns = saved if action not in WHOLE_ACTIONS else [one for one in saved if has_wildcard(one.resource)]
     for resource in resources:
         for rule in _deciding_all(rules, action, resource, fences):

@@ -127,13 +127,14 @@ def bash_tool(
     settings: Callable[[], BashSettings] = BashSettings,
     store: OutputStore | None = None,
     sandbox: Sandbox | None = None,
+    root: Path | None = None,
     attended: bool = False,
 ) -> Tool[BashInput, BashOutput]:
     """The description tells the model about the sandbox configured now. Escaping it is offered only where a person can
     be asked (`attended`)."""
     confined = sandbox.settings if sandbox is not None and sandbox.settings.mode != "off" else None
     escapable = confined is not None and attended
-    commands = ShellCommands(paths, processes, authorizer, host, settings, sandbox)
+    commands = ShellCommands(paths, processes, authorizer, host, settings, sandbox, root)
     bash = _Bash(commands, store, escapable)
     return Tool(
         description=DESCRIPTION if confined is None else confined_description(confined),
@@ -205,6 +206,8 @@ class ShellCommands(Frozen, eq=False):
     host: Mapping[str, str]
     settings: Callable[[], BashSettings]
     sandbox: Sandbox | None
+    root: Path | None = None
+    """The directory of the project, whose Locations share saved approvals; None if it is the Location's."""
     parsing: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
     async def approve(self, given: BashInput, context: ToolContext) -> ApprovedCommand:
@@ -250,27 +253,29 @@ class ShellCommands(Frozen, eq=False):
         await allow_outside(self.authorizer, context, [workdir])
         _check_directory(command, workdir)
         if len(command) <= QUICK_CHARACTERS:
-            parsed = self._parse(command, workdir.path)
+            parsed = self._parse(command, workdir)
         else:
             # A long command takes about 20 ms; only one is parsed at a time.
             async with self.parsing:
-                parsed = await asyncio.to_thread(self._parse, command, workdir.path)
+                parsed = await asyncio.to_thread(self._parse, command, workdir)
         resources, save = parsed.approval
         metadata = {**about_command(command, workdir), "warnings": parsed.warnings}
-        terms = Terms(reads=parsed.reads)
+        terms = Terms(reads=parsed.reads, exact_only=workdir.path != self.paths.root)
         await self.authorizer.allow(context, "bash", resources, save=save, metadata=metadata, terms=terms)
         return parsed.warnings
 
-    def _parse(self, command: str, workdir: Path) -> "_Parsed":
+    def _parse(self, command: str, workdir: Target) -> "_Parsed":
         from holdfast.core.shell.approval import approval
         from holdfast.core.shell.grammar import parse
         from holdfast.core.shell.read_only import read_files
         from holdfast.core.shell.references import external_directories
 
         script = parse(command)
-        outside = external_directories(script, workdir, self.host.get("HOME", "/"))
+        outside = external_directories(script, workdir.path, self.host.get("HOME", "/"))
         warnings = [OUTSIDE.format(directory=directory.rstrip("/")) for directory in outside]
-        return _Parsed(approval(script), warnings, self._resources(read_files(script), workdir))
+        place = os.path.relpath(workdir.path, self.root or self.paths.root)
+        needed = approval(script, "" if place == "." else place, prefixes=workdir.path == self.paths.root)
+        return _Parsed(needed, warnings, self._resources(read_files(script), workdir.path))
 
     def _resources(self, names: tuple[str, ...] | None, workdir: Path) -> tuple[str, ...] | None:
         """The files as rules name them; None if one of them is outside of what may be read without asking."""
