@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.shell.arity import arity
 from holdfast.core.shell.evaluators import evaluates
+from holdfast.core.shell.variables import decides_what_runs
 from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
@@ -123,6 +124,9 @@ def nested_commands(words: Sequence[Word]) -> list[Sequence[Word]] | None:
         words = waiting.pop()
         name = _name(words)
         starts = list(_executed(words)) if name == "find" else [_behind(name, words)] if name in WRAPPERS else []
+        assigned = words[1:] if name in ASSIGNING else ()
+        if any("=" in word.source and decides_what_runs(word.value or word.source) for word in assigned):
+            return None
         for started in filter(None, starts):
             if evaluates(started) or (started[0].value or "").startswith("-") or len(found) >= MOST_STARTED:
                 return None
