@@ -125,6 +125,18 @@ def test_an_approval_covers_the_directory_that_was_shown(asking: Machine, serve:
         assert ran.read_text() == "above\nabove\n"
 
 
+def test_denials_see_through_options_and_wrappers(holdfast: Machine) -> None:
+    """TOL-529: although everything else is allowed."""
+    holdfast.configure_user(permission={"bash": {"*": "allow", "rm *": "deny", "git push *": "ask"}})
+    (holdfast.project / "kept").touch()
+    denied = ("nice -n 5 rm kept", "env -i rm kept", "sh -c 'rm kept'", "eval rm kept", "trap 'rm kept' EXIT")
+    commands = (*denied, "git -C . push", "git -c a=b push")
+    holdfast.script(bash(*commands), {"text": "Good."})
+    ran = holdfast(*RUN)
+    assert ran.err.count("\n! Permission denied") == len(commands)
+    assert (holdfast.project / "kept").exists()
+
+
 def test_no_command_holds_up_the_server(asking: Machine, serve: Callable[..., Server]) -> None:
     """TOL-361: others are answered within 200 ms while a model sends commands that are expensive to read."""
     size = 8_192

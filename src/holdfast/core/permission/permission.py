@@ -197,7 +197,8 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
     async def _denied(self, wish: Wish, *, reason: str | None = None) -> DeniedByRule:
         authority = await self._authority(wish)
         rules, fences = authority.rules, authority.fences
-        denied = [name for name in wish.resources if policy.evaluate(rules, wish.action, name, fences) == "deny"]
+        named = (*wish.resources, *wish.terms.suspected)
+        denied = [name for name in named if policy.evaluate(rules, wish.action, name, fences) == "deny"]
         applicable = policy.applicable(rules, await self.saved.here(), wish.action, fences)
         if reason is None and authority.above:
             ancestor = self.authorities.denying(wish.agent, authority, wish.action, wish.resources)

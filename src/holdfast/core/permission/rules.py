@@ -54,6 +54,9 @@ class Terms(Frozen):
 
     unmatched: Effect = "ask"
     """The verdict where no rule of an agent matches."""
+    suspected: tuple[str, ...] = ()
+    """Resources that the call may have besides those it shows, as a guess: rules that deny one of them count, and rules
+    that ask for it by more than `*`."""
     exact_only: bool = False
     """Whether only a saved approval of the whole call counts, and no pattern."""
     floor: bool = False
@@ -116,7 +119,15 @@ def configured(
     rules: Sequence[Rule], action: str, resources: Sequence[str], fences: Fences = (), terms: Terms = ORDINARY
 ) -> Effect:
     """What rules and fences alone say of all resources together: the strictest."""
-    return strictest({evaluate(rules, action, resource, fences, terms) for resource in resources})
+    effects = {evaluate(rules, action, resource, fences, terms) for resource in resources}
+    return strictest((*effects, *(_suspicion(rules, action, resource, fences) for resource in terms.suspected)))
+
+
+def _suspicion(rules: Sequence[Rule], action: str, resource: str, fences: Fences) -> Effect:
+    """What rules say of a resource that a call may have. A rule for everything says nothing of a guess."""
+    met = _deciding_all(rules, action, resource, fences)
+    effects: set[Effect] = {_verdict(rule, ORDINARY) for rule in met if rule is not None and rule.resource != "*"}
+    return strictest(effects)
 
 
 def effective(
@@ -142,7 +153,7 @@ def effective(
     if whole is not None and any(matches(one.action, action) and one.resource == whole for one in saved):
         return "allow"
     terms = _checked(terms, rules, fences)
-    if terms.exact_only:
+    if terms.exact_only or any(_suspicion(rules, action, one, fences) == "ask" for one in terms.suspected):
         return "ask"
     patterns = saved if action not in WHOLE_ACTIONS else [one for one in saved if has_wildcard(one.resource)]
     for resource in resources:

@@ -101,7 +101,7 @@ def _digest(text: str) -> str:
 def _resources(script: Script, started: Sequence[Sequence[Word]]) -> Iterator[str]:
     for one in script.commands:
         yield from _forms(one)
-    yield from map(_plain, started)
+    yield from map(normal_form, started)
     for target in script.outputs:
         yield f"> {target.source}"
     for target in script.inputs:
@@ -123,7 +123,7 @@ def nested_commands(words: Sequence[Word]) -> list[Sequence[Word]] | None:
     while waiting:
         words = waiting.pop()
         name = _name(words)
-        starts = list(_executed(words)) if name == "find" else [_behind(name, words)] if name in WRAPPERS else []
+        starts = list(executed_by_find(words)) if name == "find" else [_behind(name, words)] if name in WRAPPERS else []
         assigned = words[1:] if name in ASSIGNING else ()
         if any("=" in word.source and decides_what_runs(word.value or word.source) for word in assigned):
             return None
@@ -146,7 +146,7 @@ def _behind(wrapper: str, words: Sequence[Word]) -> Sequence[Word]:
     return words[start + operands :]
 
 
-def _executed(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
+def executed_by_find(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
     """The commands that `find` runs: the words between `-exec` and its terminator."""
     start: int | None = None
     for index, word in enumerate(words):
@@ -164,10 +164,10 @@ def _name(words: Sequence[Word]) -> str:
 def _forms(command: SimpleCommand) -> Iterator[str]:
     yield command.source
     if command.words:
-        yield _plain(command.words)
+        yield normal_form(command.words)
 
 
-def _plain(words: Sequence[Word]) -> str:
+def normal_form(words: Sequence[Word]) -> str:
     """The normalised form: single spaces, the name without its path, and no quotes in the subcommand words."""
     if not words:
         return ""

@@ -153,12 +153,12 @@ def confined_description(settings: SandboxSettings) -> str:
 
 
 class _Parsed(Frozen):
-    """The approval that a command needs, warnings about external directories, and the files that it names if it is
-    proved to change nothing."""
-
     approval: "Approval"
     warnings: list[str]
+    """About external directories."""
     reads: tuple[str, ...] | None
+    """The files that the command names, if it is proved to change nothing."""
+    suspected: tuple[str, ...]
 
 
 class ApprovedCommand(Frozen):
@@ -260,7 +260,8 @@ class ShellCommands(Frozen, eq=False):
                 parsed = await asyncio.to_thread(self._parse, command, workdir)
         resources, save = parsed.approval
         metadata = {**about_command(command, workdir), "warnings": parsed.warnings}
-        terms = Terms(reads=parsed.reads, exact_only=workdir.path != self.paths.root)
+        elsewhere = workdir.path != self.paths.root
+        terms = Terms(reads=parsed.reads, suspected=parsed.suspected, exact_only=elsewhere)
         await self.authorizer.allow(context, "bash", resources, save=save, metadata=metadata, terms=terms)
         return parsed.warnings
 
@@ -269,13 +270,15 @@ class ShellCommands(Frozen, eq=False):
         from holdfast.core.shell.grammar import parse
         from holdfast.core.shell.read_only import read_files
         from holdfast.core.shell.references import external_directories
+        from holdfast.core.shell.suspects import suspected_commands
 
         script = parse(command)
         outside = external_directories(script, workdir.path, self.host.get("HOME", "/"))
         warnings = [OUTSIDE.format(directory=directory.rstrip("/")) for directory in outside]
         place = os.path.relpath(workdir.path, self.root or self.paths.root)
         needed = approval(script, "" if place == "." else place, prefixes=workdir.path == self.paths.root)
-        return _Parsed(needed, warnings, self._resources(read_files(script), workdir.path))
+        reads = self._resources(read_files(script), workdir.path)
+        return _Parsed(needed, warnings, reads, suspected_commands(script))
 
     def _resources(self, names: tuple[str, ...] | None, workdir: Path) -> tuple[str, ...] | None:
         """The files as rules name them; None if one of them is outside of what may be read without asking."""
