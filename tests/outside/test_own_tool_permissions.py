@@ -25,12 +25,12 @@ class Shop:
         self.asked: list[PermissionRequest] = []
 
     def open(self, host: Holdfast) -> None:
-        @host.tool(**self.floor)
         async def refund(order: int, amount: float) -> str:
             """Give money back."""
             self.refunded.append(order)
             return "refunded"
 
+        host.tool(**self.floor)(refund)
         host.on_permission(self.decide)
 
     def decide(self, request: PermissionRequest) -> PermissionDecision:

@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -157,11 +158,11 @@ def test_no_command_holds_up_the_server(asking: Machine, serve: Callable[..., Se
     assert worst[-1] < 0.2
 
 
-def wait_for_request(client: httpx2.Client, session_id: str) -> dict[str, object]:
+def wait_for_request(client: httpx2.Client, session_id: str) -> dict[str, Any]:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         found = client.get(f"/session/{session_id}/permission").json()["data"]
         if found:
-            request: dict[str, object] = found[0]
+            request: dict[str, Any] = found[0]
             return request
     raise AssertionError("nothing was asked")
