@@ -120,10 +120,19 @@ async def test_a_saved_approval_and_a_function_of_another_session(tmp_path: Path
         assert not made(tmp_path)
 
 
-async def test_a_reader_of_a_stream_is_asked(tmp_path: Path) -> None:
-    """TOL-526: whoever follows the Session sees the request and can answer it."""
+async def test_a_stream_that_answers_nothing_ends(tmp_path: Path) -> None:
+    """TOL-526: a loop that prints text does not know requests."""
     model = ScriptedModel(TOUCH, "done")
-    async with model.host(tmp_path) as host:
+    async with asyncio.timeout(20), model.host(tmp_path) as host:
+        session = await host.sessions.create()
+        assert "".join([piece.text async for piece in host.stream(session, "Do it.")]) == "done"
+    assert not made(tmp_path)
+
+
+async def test_a_stream_that_answers_says_so(tmp_path: Path) -> None:
+    """TOL-526."""
+    model = ScriptedModel(TOUCH, "done")
+    async with model.host(tmp_path, unattended="wait") as host:
         session = await host.sessions.create()
         requests: list[PermissionRequest] = []
         async for piece in host.stream(session, "Do it."):

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 else:
     piece_maker = deferred("holdfast.embedded.piece_maker")
 
-PERMISSION_ASKED = "permission.v2.asked"
-ASKED = frozenset((PERMISSION_ASKED, "question.v2.asked", "form.created"))
+ASKED = frozenset(("permission.v2.asked", "question.v2.asked", "form.created"))
 REPLIES = ("once", "always", "reject")
 ANSWERS_ITSELF = "this host answers requests itself: it has unattended={!r}, and functions need 'wait'"
 
@@ -120,12 +119,9 @@ class Attendant:
             await asyncio.wait(self._tasks)
 
     def attends(self, session_id: str, ancestors: Sequence[str]) -> bool:
-        """Whether a function would be asked about a permission of this Session, or somebody follows the Session's
-        events and can answer."""
+        """Whether a function would be asked about a permission of this Session."""
         line = {session_id, *ancestors, None}
-        if any(one.kind is PermissionRequest and one.session_id in line for one in self._registered):
-            return True
-        return self._runtime.log.bus.followed(PERMISSION_ASKED, session_id, ancestors, besides=self._subscription)
+        return any(one.kind is PermissionRequest and one.session_id in line for one in self._registered)
 
     def _register(
         self,

@@ -33,8 +33,7 @@ class HoldfastSettings(TypedDict, total=False):
     unattended: Unattended
     """What becomes of a permission request or a question: `wait` for an answer through this host, or `deny` or `allow`
     it at once. They wait by default; but if neither this nor `preset` is given, what only the preset asks about is
-    denied while nobody would see the request: no function is registered, nobody follows the events of the Session, and
-    no application is served."""
+    denied while no function for permissions is registered and no application is served."""
     trust: bool
     """Trust the configuration of every project. Without it only settings that `holdfast trust` accepted have effect,
     and others can only restrict."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 
 from holdfast.core.event.errors import SubscriberOverflow
 from holdfast.schema.frozen import Frozen
@@ -59,17 +59,13 @@ class Subscription:
         self._overflowed = False
         self._closed = False
 
-    def covers(self, type: str, aggregate_id: str | None, ancestors: Sequence[str]) -> bool:
-        """Whether events of this type and aggregate are subscribed to, as far as a filter does not leave them out."""
-        if self._overflowed or (self._types is not None and type not in self._types):
-            return False
-        wanted = self._aggregate_id
-        return wanted is None or wanted == aggregate_id or wanted in ancestors
-
     def offer(self, announcement: Announcement) -> None:
-        if not self.covers(announcement.type, announcement.aggregate_id, announcement.ancestors):
+        if self._overflowed or (self._types is not None and announcement.type not in self._types):
             return
         if self._accepts is not None and not self._accepts(announcement):
+            return
+        wanted = self._aggregate_id
+        if wanted is not None and announcement.aggregate_id != wanted and wanted not in announcement.ancestors:
             return
         self._size += len(announcement.wire)
         if self._buffer and (len(self._buffer) >= self._capacity or self._size > BUFFER_BYTES):
@@ -153,13 +149,6 @@ class Bus:
         subscription = Subscription(self, types, capacity, aggregate_id, accepts)
         (self._all if types is None else self._typed).append(subscription)
         return subscription
-
-    def followed(
-        self, type: str, aggregate_id: str, ancestors: Sequence[str], *, besides: Subscription | None = None
-    ) -> bool:
-        """Whether anybody, besides one subscription, subscribed to events of this type and aggregate."""
-        subscriptions = (one for one in (*self._typed, *self._all) if one is not besides)
-        return any(one.covers(type, aggregate_id, ancestors) for one in subscriptions)
 
     def announce(self, announcement: Announcement) -> None:
         for listener in tuple(self._listeners):
