@@ -116,7 +116,10 @@ def add_tools(hf: Holdfast | HoldfastSync, tracker: Tracker) -> None:
         """Remove a ticket for good."""
         return f"{number} is gone"
 
-    @hf.tool(name="merge", approval=lambda first, second: first < second)
+    def forwards(first: int, second: int) -> bool:
+        return first < second
+
+    @hf.tool(name="merge", approval=forwards)
     async def merge_tickets(first: int, second: int) -> str:
         """Make one ticket of two."""
         return f"{second} is {first} now"
