@@ -138,6 +138,29 @@ def test_denials_see_through_options_and_wrappers(holdfast: Machine) -> None:
     assert (holdfast.project / "kept").exists()
 
 
+def test_the_preset_ask_asks_about_changes_only(holdfast: Machine) -> None:
+    """TOL-525, TOL-523, CAT-185: the command line has no preset unless one is chosen."""
+    turn = bash("ls; git status --short", "touch made", "git log --output=made")
+    holdfast.script(turn, {"text": "Good."})
+    assert "Permission denied" not in holdfast(*RUN).err
+    (holdfast.project / "made").unlink()
+    assert holdfast("config", "preset", "ask").code == 0
+    holdfast.script(turn, {"text": "Good."})
+    ran = holdfast(*RUN)
+    assert ran.err.count("\n! Permission denied") == 2
+    assert not (holdfast.project / "made").exists()
+
+
+def test_what_a_person_runs_is_not_asked_about(holdfast: Machine, serve: Callable[..., Server]) -> None:
+    """TOL-525, SES-284: because of a preset; a rule that says `ask` counts."""
+    assert holdfast("config", "preset", "ask").code == 0
+    with httpx2.Client(base_url=f"{serve('--no-auth').url}/api", timeout=30) as client:
+        session = client.post("/session", json={}).json()["data"]["id"]
+        done = client.post(f"/session/{session}/shell", json={"command": "touch made"})
+        assert done.status_code == 204, done.text
+        assert (holdfast.project / "made").exists()
+
+
 def test_no_command_holds_up_the_server(asking: Machine, serve: Callable[..., Server]) -> None:
     """TOL-361: others are answered within 200 ms while a model sends commands that are expensive to read."""
     size = 8_192
