@@ -93,6 +93,8 @@ date -s tomorrow
 date --set=tomorrow
 date 010203042026
 hostname evil
+hostname -Fname
+hostname --file=name
 diff --paginate a b
 diff -l a b
 file -C -m magic

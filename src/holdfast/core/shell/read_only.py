@@ -66,7 +66,7 @@ READERS: Mapping[str, Limits] = {
     "find": Limits(
         options=("-delete", "-exec", "-execdir", "-fls", "-fprint", "-fprint0", "-fprintf", "-ok", "-okdir")
     ),
-    "hostname": Limits(operands=0),
+    "hostname": Limits(only=pattern(r"-[Iadfis]|--fqdn|--short")),
     "rg": Limits("z", ("--hostname-bin", "--pre", "--search-zip")),
     "sort": Limits("oT", ("--compress-program", "--output", "--temporary-directory")),
     "tree": Limits("oR"),
