@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -152,3 +153,33 @@ async def test_a_floor_with_unknown_parameters_is_refused_at_registration(tmp_pa
     async with ScriptedModel().host(tmp_path) as host:
         with pytest.raises(TypeError, match="refund: approval: the tool has no parameter total"):
             Shop(approval=lambda total: total > 1).open(host)
+
+
+@pytest.mark.parametrize("reply", ["once", "reject"])
+async def test_an_answer_after_a_restart_carries_the_call_out_once(tmp_path: Path, reply: Any) -> None:
+    """TOL-522, TOL-101: the request of a tool's own floor is stored as any other."""
+    model, first, second = ScriptedModel(REFUND, "done", "done"), Shop(approval=True), Shop(approval=True)
+    async with model.host(tmp_path) as host:
+        first.decision = None
+        first.open(host)
+        session = await host.sessions.create()
+        await host.sessions.prompt(session.id, prompt="Refund it.")
+        before = await the_request(host, session.id)
+    async with model.host(tmp_path) as host:
+        second.decision = None
+        second.open(host)
+        after = await the_request(host, session.id)
+        assert (after.id, after.metadata) == (before.id, before.metadata)
+        assert (after.metadata or {})["approval"] is True
+        await host.permissions.reply(session.id, request_id=after.id, reply=reply)
+        await host.sessions.wait(session.id)
+        assert await host.permissions.list(session.id) == []
+    assert (first.refunded, second.refunded) == ([], [7] if reply == "once" else [])
+
+
+async def the_request(host: Holdfast, session_id: str) -> PermissionRequest:
+    for _ in range(2_000):
+        if found := await host.permissions.list(session_id):
+            return found[0]
+        await asyncio.sleep(0.01)
+    raise AssertionError("nothing was asked")
