@@ -31,8 +31,8 @@ class HostTools:
         it is removed. A typed function with a docstring is a tool. Returns a function that removes them.
 
         Permission rules apply to a tool by its name; without one it is allowed. With `approval=True` a person approves
-        each call, whatever the rules allow. A function, which may be asynchronous, decides from the validated
-        arguments, of which it takes those that it names: `approval=lambda amount: amount > 100`."""
+        each call, whatever the rules allow. A function decides from the validated arguments, of which it takes those
+        that it names: `approval=lambda amount: amount > 100`. It runs on the event loop, and may be asynchronous."""
         return self._register(typed.tools(tools, approval))
 
     @overload
