@@ -1991,7 +1991,7 @@ export interface RevertStaged {
 export interface Rule {
   readonly action: string
   readonly resource: string
-  readonly effect: "allow" | "ask" | "deny"
+  readonly effect: "allow" | "ask" | "ask-changes" | "deny"
 }
 
 export interface SandboxInfo {

@@ -46,7 +46,7 @@ def test_show_prints_a_session_with_its_messages_and_pending_input(
 async def admit(machine: Machine, session_id: str, text: str) -> None:
     from holdfast import Holdfast, PromptInput
 
-    async with Holdfast(machine.project, data=machine.data, environment=machine.environment) as hf:
+    async with Holdfast(machine.project, preset="allow", data=machine.data, environment=machine.environment) as hf:
         await hf.sessions.prompt(session_id, prompt=PromptInput(text=text), resume=False)
 
 
@@ -290,5 +290,5 @@ def test_a_session_without_a_context_says_so(holdfast: Machine, here: Invoke) ->
 async def create(machine: Machine) -> str:
     from holdfast import Holdfast
 
-    async with Holdfast(machine.project, data=machine.data, environment=machine.environment) as hf:
+    async with Holdfast(machine.project, preset="allow", data=machine.data, environment=machine.environment) as hf:
         return (await hf.sessions.create()).id

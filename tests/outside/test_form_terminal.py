@@ -123,7 +123,9 @@ async def refused_run(machine: Machine, remote: Remote, *, issuer_fails: bool = 
     allowed = [{"action": "shop_*", "resource": "*", "effect": "allow"}]
     machine.configure_user(mcp={"servers": {"shop": remote.config}}, permissions=allowed, holdfast={"titles": False})
     environment = {**machine.environment}
-    async with Holdfast(machine.project, data=machine.data, environment=environment, recover=False) as hf:
+    async with Holdfast(
+        machine.project, preset="allow", data=machine.data, environment=environment, recover=False
+    ) as hf:
         await sign_in(hf, remote)
         await hf.mcp.connect("shop")
         async with asyncio.timeout(PATIENCE):

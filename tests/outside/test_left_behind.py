@@ -363,7 +363,7 @@ async def next_host(kind: str, machine: Machine, serve: Serve) -> AsyncIterator[
         async with client_of(serve(), machine) as client:
             yield client
         return
-    host = Holdfast(machine.project, data=machine.data, environment=machine.environment)
+    host = Holdfast(machine.project, preset="allow", data=machine.data, environment=machine.environment)
     async with asgi(host).lifespan() if kind == "mounted" else host:
         await host.sessions.list()
         yield host

@@ -588,13 +588,15 @@ async def test_a_running_host_goes_on_with_the_call_of_a_process_that_died(
     configure(holdfast, model, remote.config)
     other = await asyncio.to_thread(serve)
     data, environment = holdfast.data, holdfast.environment
-    async with Holdfast(holdfast.project, data=data, environment=environment) as running:
+    async with Holdfast(holdfast.project, preset="allow", data=data, environment=environment) as running:
         await running.sessions.list()
         async with connect(other.url, environment=holdfast.environment) as client:
             session, form = await refused_call(client, remote, model)
         other.process.kill()
         finish(other.process)
-        async with Holdfast(holdfast.project, data=data, environment=environment, recover=False) as program:
+        async with Holdfast(
+            holdfast.project, preset="allow", data=data, environment=environment, recover=False
+        ) as program:
             await sign_in(program, remote)
         await model.asked(2)
         await running.sessions.wait(session.id)

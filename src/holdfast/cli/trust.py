@@ -66,7 +66,7 @@ async def _decide(path: str | None, yes: bool, as_json: bool) -> int:
     from holdfast.embedded.trust import ProjectTrust
 
     with quiet_configuration():
-        async with Holdfast(path, recover=False) as host:
+        async with Holdfast(path, preset="allow", recover=False) as host:
             report = await host.config.report()
     if as_json and not yes:
         print_json(report.sources)

@@ -1,6 +1,7 @@
 """Stores the preset of permissions or sandbox that a user chose for all projects.
 
-It is a configuration document of lowest priority: the user's own configuration files take precedence."""
+It is a configuration document of lowest priority: the user's own configuration files take precedence. Its permission
+rules only narrow what agents may do (core/agent/configured.py)."""
 
 from __future__ import annotations
 
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
 
 Preset = Literal["default", "ask", "sandbox"]
 
+ASK_CHANGES: dict[str, Any] = {"permission": {"edit": "ask-changes", "bash": "ask-changes", "webfetch": "ask-changes"}}
 PRESETS: dict[Preset, dict[str, Any]] = {
     "default": {},
-    "ask": {"permission": {"edit": "ask", "bash": "ask", "webfetch": "ask"}},
+    "ask": ASK_CHANGES,
     "sandbox": {"holdfast": {"sandbox": "workspace"}},
 }
 

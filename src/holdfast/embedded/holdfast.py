@@ -23,6 +23,7 @@ from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.scope import Scope
 from holdfast.embedded.asgi_transport import CLOSED, AsgiTransport
 from holdfast.embedded.attendant import Attendant
+from holdfast.embedded.choices import ASK_CHANGES
 from holdfast.embedded.peer_sources import peer_source
 from holdfast.embedded.peers import Peers
 from holdfast.embedded.settings import HoldfastSettings, check_names
@@ -35,7 +36,7 @@ from holdfast.server.auth import Hosts
 from holdfast.server.pty_environment import pty_environment as host_variables
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
     from os import PathLike
     from types import TracebackType
     from typing import Unpack
@@ -77,6 +78,8 @@ class Holdfast(AsyncClient):
         data = settings.get("data")
         self._recover = settings.get("recover", True)
         self._recovering: asyncio.Task[None] | None = None
+        self._serves = False
+        """Whether others than this program may send requests, who can answer."""
         self._pty_environment = host_variables(settings.get("pty_environment"))
         self._runtime = Runtime(
             paths=Paths(Path(data)) if data is not None else None,
@@ -85,7 +88,9 @@ class Holdfast(AsyncClient):
             transport=settings.get("transport"),
             database=settings.get("database"),
             options=HostOptions(
+                preset=ASK_CHANGES if settings.get("preset", "ask") == "ask" else None,
                 unattended=settings.get("unattended", "wait"),
+                attended=None if {"preset", "unattended"} & settings.keys() else self._attended,
                 trust=settings.get("trust", False),
                 config=settings.get("config"),
                 protect=settings.get("protect", False),
@@ -108,7 +113,7 @@ class Holdfast(AsyncClient):
         await self._runtime.__aenter__()
         runtime = self._runtime
         runtime.log.relay.links = Peers(runtime.log.relay, peer_source(runtime, runtime.environment))
-        self._app = self.application()
+        self._app = App(runtime, hosts=Hosts(), pty_environment=self._pty_environment)
         if self._scope.closed:
             self._scope = Scope()
         self._attendant.open()
@@ -200,6 +205,9 @@ class Holdfast(AsyncClient):
         the keys of its fields, DISMISS to cancel it, or None to leave it open."""
         return self._attendant.on_form(callback, session)
 
+    def _attended(self, session_id: str, ancestors: Sequence[str]) -> bool:
+        return self._serves or self._attendant.attends(session_id, ancestors)
+
     def application(
         self,
         *,
@@ -209,6 +217,7 @@ class Holdfast(AsyncClient):
         page: bool = True,
     ) -> App:
         """A further ASGI application on the open runtime. Whoever makes it closes it."""
+        self._serves = True
         return App(
             self._runtime,
             credentials=credentials,

@@ -120,20 +120,29 @@ class Config:
         return merge(self._documents)
 
 
+BEFORE_ALL = -1
+"""The position of the document with the lowest priority."""
+
+
 def load_config(
     directory: Path,
     root: Path,
     environment: Mapping[str, str],
     managed: Iterable[tuple[Path, dict[str, Any]]] = (),
     *,
+    preset: tuple[Path, dict[str, Any]] | None = None,
     trust: Trust = TRUST_NOTHING,
     owners: Owners | None = None,
     watch: Watch | None = None,
 ) -> Config:
     """`root` is the project's root. `managed` are documents of the host, with their names; they have the highest
-    priority. `trust` decides which settings of project files count. With `owners`, project files and folders that
-    another user could have written are ignored. `watch` records every file and folder before it is read."""
+    priority, and `preset`, which the host chose for a program that chose none, has the lowest. `trust` decides which
+    settings of project files count. With `owners`, project files and folders that another user could have written are
+    ignored. `watch` records every file and folder before it is read."""
     loading = _Loading(ConfigLocation(directory, root, environment), trust, owners, watch)
+    if preset is not None:
+        name, content = preset
+        loading.keep(BEFORE_ALL, loading.reader(name, name.parent, "user").document(content).replace(preset=True))
     found = list(enumerate(discover(directory, root, environment)))
     loading.read_user([one for one in found if one[1].origin == "user"])
     if inline := environment.get(INLINE):
@@ -224,7 +233,8 @@ class _Loading:
         if reason is not None:
             reader.ignore(reason)
         else:
-            self.keep(position, reader.read(text))
+            document = reader.read(text)
+            self.keep(position, document.replace(preset=found.preset) if document is not None else None)
 
     def _watch_folder(self, folder: Directory) -> None:
         if self._watch is not None:

@@ -27,6 +27,7 @@ class CandidateFile(Frozen):
     required: bool = False
     private: bool = False
     """Whether it is a file of this program, which must belong to this user alone."""
+    preset: bool = False
 
     @property
     def path(self) -> Path:
@@ -46,7 +47,7 @@ class CandidateFile(Frozen):
 def discover(directory: Path, root: Path, environment: Mapping[str, str]) -> Iterator[CandidateFile | Directory]:
     """Project files get the origin `project`; whether they are trusted is decided when they are read."""
     chosen = choices_file(environment)
-    yield CandidateFile(chosen.parent, chosen.name, "user", private=True)
+    yield CandidateFile(chosen.parent, chosen.name, "user", private=True, preset=True)
     home = config_home(environment)
     yield from (CandidateFile(home, name, "user") for name in NAMES)
     yield Directory(home, "user")

@@ -17,7 +17,8 @@ class Rule(Section):
 
     action: str
     resource: str
-    effect: Literal["allow", "deny", "ask"]
+    effect: Literal["allow", "deny", "ask", "ask-changes"]
+    """`ask-changes` allows commands that are proved to change nothing, and asks for everything else."""
 
 
 class Statement(Section):

@@ -143,6 +143,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             process.tools.outputs,
             limits=remembered(config, output_limits),
             images=remembered(config, image_limits),
+            authorizer=authorizer,
             batches=batches,
         )
         isolation = Isolation(process.tools.isolation, project, snapshots, directory, process.tools.tasks.running)
@@ -169,7 +170,6 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         commands=commands.state,
         context=contributions,
         tools=tools,
-        authorizer=authorizer,
         requests=request_hooks,
         events=sessions.log.bus,
         catalog=catalog,
@@ -264,6 +264,7 @@ def _config(process: ProcessServices, location: Location, project: Project, batc
             project.directory,
             host.environment,
             host.configuration,
+            preset=host.preset,
             trust=trust,
             owners=host.owners,
             watch=Watch(),
@@ -281,6 +282,7 @@ def _requests(process: ProcessServices, location: Location) -> RequestServices:
         clock=sessions.clock,
         location=location,
         unattended=process.host.unattended,
+        attended=process.host.attended,
         wake=process.wakeups.session,
         ending=process.wakeups.ending,
     )

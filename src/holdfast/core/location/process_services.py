@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.core.mcp.background_starts import BackgroundStarts
     from holdfast.core.permission.authority import AuthorityAt
     from holdfast.core.permission.permission import Unattended
+    from holdfast.core.permission.requests import Attended
     from holdfast.core.process.sandbox.backends import Backends
     from holdfast.core.process.sandbox.confinement import Setting
     from holdfast.core.runner.services import SessionServices
@@ -43,8 +44,12 @@ class HostSettings(Frozen):
     directories: Directories
     configuration: Sequence[tuple[Path, dict[str, Any]]]
     """Configuration documents of the host, by name. They count after all files."""
+    preset: tuple[Path, dict[str, Any]] | None
+    """The configuration document, by name, that counts before all files."""
     unattended: Unattended
     """What happens to a question that needs a person."""
+    attended: Attended | None
+    """Whether anybody would see a request that only a preset makes; None is always."""
     trust: Trust
     """What projects may configure beyond narrowing."""
     owners: Owners | None

@@ -130,6 +130,7 @@ if TYPE_CHECKING:
     from holdfast.core.location.services import LocationServices
     from holdfast.core.page_access.page_access import PageAccess
     from holdfast.core.permission.permission import Unattended
+    from holdfast.core.permission.requests import Attended
     from holdfast.core.permission.rules import Authority
     from holdfast.core.process.sandbox.confinement import Setting
     from holdfast.core.runtime.disk_use import DiskUses
@@ -142,6 +143,7 @@ else:
 
 HOST_DOCUMENT = "host program"
 """How diagnostics name the configuration that a host passes."""
+HOST_PRESET = "preset of the host program"
 
 
 class HostOptions(Frozen):
@@ -153,6 +155,11 @@ class HostOptions(Frozen):
     """Vouch for the configuration of every project that is opened; otherwise the user's own decisions count."""
     config: dict[str, Any] | None = None
     """A configuration document of the host, in the form of a configuration file."""
+    preset: dict[str, Any] | None = None
+    """A configuration document that counts before all files, and whose permission rules only narrow."""
+    attended: Attended | None = None
+    """Whether anybody would see a request of a Session, with its ancestors, that only a preset makes; None is
+    always. It is denied otherwise."""
     sandbox: Setting | None = None
     """The mode in which commands run; None leaves it to the environment and the user's configuration."""
     protect: bool = False
@@ -570,7 +577,9 @@ class Runtime:
             environment=environment,
             directories=here,
             configuration=[(Path(HOST_DOCUMENT), options.config)] if options.config else [],
+            preset=(Path(HOST_PRESET), options.preset) if options.preset else None,
             unattended=options.unattended,
+            attended=options.attended,
             trust=TRUST_EVERYTHING if options.trust else self.trust_store,
             owners=None if options.trust else Owners.here(environment),
             sandbox=sandbox_choice(options.sandbox or environment.get(SANDBOX)),

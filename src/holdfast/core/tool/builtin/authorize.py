@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.core.filesystem.errors import FileError
-from holdfast.core.permission.rules import Authority
+from holdfast.core.permission.rules import ORDINARY, Authority, Terms
 from holdfast.core.permission.wildcard import has_wildcard
 from holdfast.core.tool.tool import ToolContext, ToolFailure
 
@@ -34,6 +34,7 @@ class Authorizer(Protocol):
         *,
         save: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        terms: Terms = ORDINARY,
     ) -> None:
         """Wait until every resource is allowed; raise `Denied` if one is not. A denial by a person without feedback is
         not a tool failure: DeniedByPerson passes through and stops the turn."""
