@@ -208,6 +208,7 @@ async def test_trouble_with_one_file_leaves_the_others(processes: Processes, tmp
         encoding="utf-8",
     )
     (tmp_path / "rg").chmod(0o755)
+    write(tmp_path, "a")
     found = await lines(Search(processes, ENVIRONMENT, str(tmp_path / "rg")), tmp_path, "hello")
     assert [match.path for match in found.matches] == ["a"]
 

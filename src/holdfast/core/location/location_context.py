@@ -24,7 +24,7 @@ from holdfast.core.reference.checkouts import Checkouts
 from holdfast.core.reference.location_references import LocationReferences
 from holdfast.core.skill.builtin import CUSTOMIZE
 from holdfast.core.skill.guidance import SkillGuidance
-from holdfast.core.skill.skill import SkillSources
+from holdfast.core.skill.skill import DirectorySource, SkillSources
 from holdfast.core.skill.skills import Skills
 from holdfast.core.state import Phase, State
 from holdfast.core.tool.tool_events import record_with_call
@@ -97,6 +97,10 @@ class LocationContext:
             )
         )
         return TurnContext(system, lambda: skills.hidden_tools() | agents.hidden_tools())
+
+    def skill_directories(self) -> list[Path]:
+        """The local directories in which skills are looked for now."""
+        return [Path(source.path) for source in self.skill_sources.value.list() if isinstance(source, DirectorySource)]
 
     def begin(self, session: Session, discovered: Sequence[str], ancestors: int) -> None:
         """Take over what a drain of this Session has read when it began: another process may have executed it."""

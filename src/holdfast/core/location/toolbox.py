@@ -89,6 +89,7 @@ class BuiltinTools:
             references=self._context.references.directories,
             on_edit=self._edited,
             editor=process.host.editor,
+            own=process.host.own.with_skills(self._context.skill_directories),
         )
 
     def register(self, registry: ToolRegistry, scope: Scope) -> None:

@@ -31,6 +31,7 @@ DEFAULT_LIMIT = 100
 DESCRIPTION = "Search the contents of files with a regular expression. Ignored files are left out, hidden ones are not."
 UNABLE = "Unable to grep for {pattern}"
 FOUND = "Found {count} matches"
+CHANGED = "(matches in {count} files are left out: the files changed during the search)"
 WITHHELD = "(matches in {count} files are withheld: reading these files needs approval)"
 
 
@@ -92,9 +93,11 @@ def grep_tool(
             name=target.name,
             include=None if given.include is UNSET else given.include,
             keep=keep,
+            own=paths.own.identities(),
         )
         remarks = notes(len(found.matches), cut=found.cut, partial=found.partial)
         remarks += [WITHHELD.format(count=len(withheld))] if withheld else []
+        remarks += [CHANGED.format(count=found.changed)] if found.changed else []
         text = "\n".join([*_lines(found.matches, target), *(["", *remarks] if remarks else [])])
         return SearchOutput([_record(match, target) for match in found.matches], text)
 
