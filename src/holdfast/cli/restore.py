@@ -8,10 +8,11 @@ from pathlib import Path
 import click
 
 from holdfast.cli.backup import described, run_blocking
+from holdfast.cli.named_file import NamedFile
 
 
 @click.command("restore", short_help="Make a database of a backup.")
-@click.argument("file", type=click.Path(dir_okay=False), metavar="FILE")
+@click.argument("file", type=NamedFile(dir_okay=False), metavar="FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print what is in it as JSON, and no progress.")
 def command(file: str, as_json: bool) -> None:
     """Make a database of a backup, in the data directory, where there is none.

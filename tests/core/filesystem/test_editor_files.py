@@ -47,8 +47,8 @@ def edited() -> list[Path]:
 
 
 @pytest.fixture
-def unsaved(buffers: Buffers, edited: list[Path]) -> UnsavedFiles:
-    return UnsavedFiles(buffers, edited.append)
+def unsaved(tmp_path: Path, buffers: Buffers, edited: list[Path]) -> UnsavedFiles:
+    return UnsavedFiles(buffers, edited.append, tmp_path.resolve())
 
 
 async def test_text_differs_if_more_than_its_line_endings_do(
@@ -94,7 +94,7 @@ async def test_what_the_editor_has_written_is_announced(
 
 async def test_without_an_editor_nothing_is_read(tmp_path: Path) -> None:
     """ACP-080"""
-    without = UnsavedFiles(None, lambda path: None)
+    without = UnsavedFiles(None, lambda path: None, tmp_path)
     target = at(tmp_path, "a.txt")
     assert (without.possible, await without.text("ses_1", target)) == (False, None)
     assert not await without.write("ses_1", target, b"x")

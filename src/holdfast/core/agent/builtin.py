@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.core.permission.protected import NO_SECRETS, PROTECTED, SECRETS
 from holdfast.schema.permission import Effect, Rule
 
 if TYPE_CHECKING:
@@ -21,18 +22,6 @@ if TYPE_CHECKING:
     from holdfast.core.agent.draft import AgentDraft
     from holdfast.core.config.environment import Directories
     from holdfast.schema.agent import Agent, AgentMode
-
-PROTECTED = (
-    ".git/*",
-    "*/.git/*",
-    "opencode.json",
-    "opencode.jsonc",
-    "*/opencode.json",
-    "*/opencode.jsonc",
-    ".opencode/*",
-    "*/.opencode/*",
-)
-"""Files that determine what is executed later. Editing them always asks."""
 
 EXPLORE_SYSTEM = """\
 You search a code base and report what is there. You cannot change anything.
@@ -65,9 +54,8 @@ def builtin_agents(directories: Directories, directory: Path) -> Callable[[Agent
         *outside,
         _rule("deny", "question"),
         _rule("allow", "read"),
-        _rule("ask", "read", "*.env"),
-        _rule("ask", "read", "*.env.*"),
-        _rule("allow", "read", "*.env.example"),
+        *(_rule("ask", "read", pattern) for pattern in SECRETS),
+        _rule("allow", "read", NO_SECRETS),
         *(_rule("ask", "edit", pattern) for pattern in PROTECTED),
     )
     nothing = _rule("deny", "*")

@@ -52,7 +52,7 @@ class LocationFiles:
         self.settings = settings
         self.mutations = FileMutations(locks=locks, on_edit=on_edit)
         self.fingerprints = ReadFingerprints()
-        self.unsaved = UnsavedFiles(editor, on_edit)
+        self.unsaved = UnsavedFiles(editor, on_edit, self.root)
 
     def resolve(
         self, path: str, access: Access = "read", *, kind: Literal["file", "directory"] = "file", follow: bool = True

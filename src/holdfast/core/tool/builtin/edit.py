@@ -14,7 +14,7 @@ from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.filesystem.location_path import Target
 from holdfast.core.filesystem.mutation import MAX_FILE_BYTES
 from holdfast.core.filesystem.text import decode
-from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, file_failures, narrowest_first
+from holdfast.core.tool.builtin.authorize import Authorizer, allow_files, allow_outside, file_failures
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
@@ -63,7 +63,7 @@ def edit_tool(files: LocationFiles, permissions: Authorizer) -> Tool[EditInput, 
         with file_failures(unable):
             target = files.resolve(given.path, "write")
         await allow_outside(permissions, context, [target])
-        await permissions.allow(context, "edit", [target.resource], save=narrowest_first(target.resource))
+        await allow_files(permissions, context, "edit", [target])
         with file_failures(unable):
             unsaved = await files.unsaved.text(context.session_id, target)
             edit = await asyncio.to_thread(_prepare, target, given, unsaved)

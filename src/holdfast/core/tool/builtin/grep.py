@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.core.filesystem.location_path import LocationPaths
-from holdfast.core.permission.rules import evaluate
+from holdfast.core.permission.protected import effect_on_file
 from holdfast.core.search.glob import Glob, InvalidGlob
 from holdfast.core.search.search import InvalidPattern, Search
 from holdfast.core.tool.builtin.authorize import AuthorityOf, Authorizer
@@ -81,7 +81,7 @@ def grep_tool(
         def keep(path: str) -> bool:
             if include is not None and not include.matches(path):
                 return False
-            effect = evaluate(authority.rules, "read", target.resource_of(path), authority.fences)
+            effect = effect_on_file(authority, "read", target.resource_of(path), str(target.directory / path))
             if effect == "ask":
                 withheld.add(path)
             return effect == "allow"
