@@ -154,6 +154,17 @@ async def test_a_move_by_a_patch_needs_to_read_the_file(world: World) -> None:
     assert not (world.project / "plain.txt").exists()
 
 
+async def test_a_failed_edit_quotes_no_file_that_is_asked_about(world: World) -> None:
+    """TOL-505: the lines nearest to what was not found help only somebody who may read the file."""
+    for name in (".env", "plain.txt"):
+        world.write(name, "TOKEN=abcdef\n")
+    async with world.host() as hf:
+        hand = await hands(world, hf)
+        wrong = {"oldString": "TOKEN=xbcdefg", "newString": "x"}
+        assert "abcdef" in await tried(hand, world, hf, "edit", path="plain.txt", **wrong)
+        assert "abcdef" not in await tried(hand, world, hf, "edit", path=".env", **wrong)
+
+
 @pytest.mark.parametrize(
     ("directory", "path", "protected"),
     [
@@ -201,7 +212,7 @@ class FollowingEditor(Editor):
 async def test_an_editor_shows_and_writes_nothing_through_a_link_that_is_swapped_in(
     world: World, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ACP-095: what the editor answers counts only if the path stayed; a file whose path does not is written by
+    """TOL-507: what the editor answers counts only if the path stayed; a file whose path does not is written by
     Holdfast itself."""
     monkeypatch.setattr("tests.outside.acp_editor.Editor", FollowingEditor)
     before = (outside / "notes.txt").read_bytes()

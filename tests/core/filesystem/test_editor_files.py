@@ -130,7 +130,7 @@ class ExchangingBuffers(Buffers):
 
 
 async def test_an_exchange_that_was_taken_back_is_noticed(tmp_path: Path) -> None:
-    """ACP-095: the editor's text is thrown away, and a change that may have gone elsewhere fails."""
+    """TOL-507: the editor's text is thrown away, and a change that may have gone elsewhere fails."""
     root, outside = tmp_path.resolve() / "work", tmp_path.resolve() / "outside"
     for folder, text in ((root / "d", "inside"), (outside, "outside")):
         folder.mkdir(parents=True)
@@ -145,7 +145,7 @@ async def test_an_exchange_that_was_taken_back_is_noticed(tmp_path: Path) -> Non
 
 
 async def test_a_path_that_does_not_stay_is_not_written_by_the_editor(tmp_path: Path, buffers: Buffers) -> None:
-    """ACP-095: then Holdfast writes the file itself."""
+    """TOL-507: then Holdfast writes the file itself."""
     root = tmp_path.resolve()
     (root / "d").mkdir()
     unsaved = UnsavedFiles(buffers, lambda path: None, root)

@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,7 +78,7 @@ async def names(search: Search, root: Path, pattern: str) -> list[str]:
     return sorted((await search.files(root, Glob(pattern), 1000)).paths)
 
 
-async def lines(search: Search, root: Path, pattern: str, limit: int = 100, **options: str) -> LineResults:
+async def lines(search: Search, root: Path, pattern: str, limit: int = 100, **options: Any) -> LineResults:
     return await search.lines(root, pattern, limit, keep=lambda path: True, **options)
 
 

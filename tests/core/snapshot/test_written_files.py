@@ -96,3 +96,26 @@ async def test_a_path_that_no_tree_of_ours_has_is_refused(snapshots: Snapshots, 
     tree = await snapshots.capture()
     with pytest.raises(SnapshotError, match="not a path for a file"):
         await snapshots.restore(tree, [path])
+
+
+async def test_a_tree_has_only_files_of_the_worktree(
+    worktree: Path, snapshots: Snapshots, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TOL-506: what git reads while a folder is exchanged for a link is not kept; what is there counts."""
+    (worktree / "d").mkdir()
+    (worktree / "d/f").write_text("one", encoding="utf-8")
+    (worktree / "d/gone").write_text("one", encoding="utf-8")
+    add = Snapshots._add_to_index
+
+    async def exchanging(self: Snapshots, paths: Any) -> None:
+        await add(self, paths)
+        # As if the file had been opened at a moment when its folder was a link.
+        blob = (await self._git("capture", "hash-object", "-w", "--stdin", stdin=b"outside")).decode().strip()
+        for path in ("d/f", "d/gone"):
+            await self._git("capture", "update-index", "--cacheinfo", f"100644,{blob},{path}")
+        (worktree / "d/gone").unlink()
+
+    monkeypatch.setattr(Snapshots, "_add_to_index", exchanging)
+    tree = await snapshots.capture()
+    assert await snapshots._git("capture", "ls-tree", "-r", "--name-only", tree) == b"d/f\n"
+    assert await snapshots._git("capture", "cat-file", "blob", f"{tree}:d/f") == b"one"

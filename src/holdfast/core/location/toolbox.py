@@ -105,7 +105,7 @@ class BuiltinTools:
         tools: dict[str, Tool[Any, Any]] = {
             "read": read_tool(files, authorizer, on_read=self._context.note_read),
             "write": write_tool(files, authorizer),
-            "edit": edit_tool(files, authorizer),
+            "edit": edit_tool(files, authorizer, authority),
             "apply_patch": apply_patch_tool(files, authorizer),
             "bash": self._bash(),
             "glob": glob_tool(files.paths, search, authorizer, external_paths=external_paths),

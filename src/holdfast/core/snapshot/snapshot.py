@@ -2,7 +2,8 @@
 touched.
 
 Invariants
-- Capturing a tree changes no file, and equal states give the same tree.
+- Capturing a tree changes no file, and equal states give the same tree. A tree has only what was read from inside the
+  worktree (verified_content.py).
 - Restored paths are inside the worktree, whatever is renamed during a restore (written_files.py).
 - The repository's and the user's configuration are not read: no filter runs and no line ending changes, so files are
   restored byte for byte. Nested repositories are not part of a tree, nor is the repository's own git directory.
@@ -29,7 +30,8 @@ from holdfast.core.process.git_directory import create_git_directory
 from holdfast.core.run_to_completion import run_to_completion
 from holdfast.core.snapshot.errors import Operation, SnapshotError
 from holdfast.core.snapshot.limits import ExcludedFiles, SnapshotLimits, TooMuch, check_entries, files_too_large
-from holdfast.core.snapshot.written_files import SUBMODULE, entries_of, write_files
+from holdfast.core.snapshot.verified_content import Correction, corrections
+from holdfast.core.snapshot.written_files import SUBMODULE, entries_of, index_entries, write_files
 from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.pattern import pattern
@@ -53,6 +55,7 @@ LIST_TREE = ("ls-tree", "-r", "-z", "--full-tree")
 PATCH = ("diff-tree", "-p", "--no-renames", "--no-ext-diff", "--no-textconv")
 ADD_TO_INDEX = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
 REMOVE_FROM_INDEX = ("update-index", "--force-remove", "-z", "--stdin")
+STORE_BLOB = ("hash-object", "-w", "--no-filters", "--stdin")
 UNUSABLE_FILES = 8
 """How many files may fail in one capture, because they are being written at that moment."""
 KEPT_INDEX = "kept-index"
@@ -278,6 +281,7 @@ class Snapshots:
             await self._git("capture", *REMOVE_FROM_INDEX, stdin=nul_terminated(selection.deleted))
         if changed:
             await self._add_to_index(changed)
+            await self._correct_index(changed, limits)
             check_entries(self._index, limits)
         return large
 
@@ -293,6 +297,24 @@ class Snapshots:
                 if failed is None or failed[1] not in left or attempt == UNUSABLE_FILES:
                     raise
                 del left[failed[1]]
+
+    async def _correct_index(self, paths: Sequence[str], limits: SnapshotLimits) -> None:
+        """Compare what git has read with the files."""
+        listed = await self._git("capture", "ls-files", "-s", "-z")
+        chosen = set(paths)
+
+        def compare() -> list[Correction]:
+            entries = (entry for entry in index_entries(listed) if entry.path in chosen)
+            return list(corrections(self._worktree, entries, limits.file_bytes))
+
+        found = await asyncio.to_thread(compare)
+        if missing := [one.path for one in found if one.data is None]:
+            await self._git("capture", *REMOVE_FROM_INDEX, stdin=nul_terminated(missing))
+        for one in found:
+            if one.data is not None:
+                blob = await self._git("capture", *STORE_BLOB, stdin=one.data)
+                entry = f"{one.mode} {blob.decode('ascii').strip()}\t{one.path}\0"
+                await self._git("capture", "update-index", "-z", "--index-info", stdin=os.fsencode(entry))
 
     def _count_slow(self, limits: SnapshotLimits) -> None:
         self._slow += 1

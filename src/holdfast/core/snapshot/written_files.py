@@ -56,6 +56,15 @@ def entries_of(listed: bytes) -> Iterator[TreeEntry]:
             yield TreeEntry(mode, blob, os.fsdecode(path))
 
 
+def index_entries(listed: bytes) -> Iterator[TreeEntry]:
+    """The entries in the output of `git ls-files -s -z`."""
+    for entry in listed.split(b"\0"):
+        if entry:
+            about, _, path = entry.partition(b"\t")
+            mode, blob, _ = about.decode("ascii").split(" ")
+            yield TreeEntry(mode, blob, os.fsdecode(path))
+
+
 async def write_files(
     git: RunGit, directory: Path, entries: Sequence[TreeEntry], removed: Sequence[str], *, scratch: Path
 ) -> None:
@@ -63,7 +72,7 @@ async def write_files(
     pass through an unnamed file in `scratch`. Raises GitFailed and OSError; then some files may be written."""
     for path in (*(entry.path for entry in entries), *removed):
         _check(path)
-    with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY, dir=scratch) as contents:
+    with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY, dir=str(scratch)) as contents:
         if entries:
             sink = _Sink(contents)
             try:
