@@ -10,6 +10,7 @@ Invariants
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.filesystem.canonical import contains
@@ -23,6 +24,7 @@ Use = Literal["open", "outside", "closed"]
 Identity = tuple[int, int]
 
 NO_FOLDERS: Callable[[], Sequence[Path]] = tuple
+IDENTITIES_SECONDS = 1.0
 
 
 class OwnFolder(Frozen):
@@ -35,9 +37,15 @@ class OwnFolder(Frozen):
 class OwnFolders:
     """The folders of one installation, or none."""
 
-    def __init__(self, folders: Iterable[OwnFolder] = (), *, skills: Callable[[], Sequence[Path]] = NO_FOLDERS) -> None:
+    def __init__(
+        self,
+        folders: Iterable[OwnFolder] = (),
+        *,
+        skills: Callable[[], Sequence[Path]] = NO_FOLDERS,
+    ) -> None:
         self._folders = {folder.path: folder for folder in folders}
         self._skills = skills
+        self._remembered: tuple[float, dict[Identity, OwnFolder]] = (0.0, {})
 
     @classmethod
     def of(
@@ -55,57 +63,66 @@ class OwnFolders:
             (readable, "open", "closed"),
             (writable, "open", "open"),
         )
-        folders = (OwnFolder(os.path.realpath(path), read, write) for paths, read, write in kinds for path in paths)
-        return cls(folders)
+        return cls(OwnFolder(os.path.realpath(path), read, write) for paths, read, write in kinds for path in paths)
 
     def with_skills(self, skills: Callable[[], Sequence[Path]]) -> OwnFolders:
         """The table with the directories in which skills are looked for now. In the configuration they are readable."""
         return OwnFolders(self._folders.values(), skills=skills)
 
     def around(self, location: str) -> OwnFolders:
-        """The table for a Location with this root. A project that somebody keeps in one of the folders is open."""
-        folder = self._innermost(location, self._table())
-        if folder is None or folder.path == location:
+        """The table for a Location with this root, which ends every search for a folder. A project that somebody keeps
+        in one of the folders is open."""
+        if not self._folders or self._is_own(location):
             return self
         return OwnFolders((*self._folders.values(), OwnFolder(location, "open", "open")), skills=self._skills)
 
     def use(self, path: str, access: Literal["read", "write"] = "read") -> Use:
-        """What may be done with a canonical path, which need not exist. Costs a `stat` for each directory above it."""
-        folder = self._innermost(path, self._table()) if self._folders else None
-        return "open" if folder is None else folder.read if access == "read" else folder.write
+        """What may be done with a canonical path, which need not exist. Costs a `stat` for each directory up to the
+        root of the Location."""
+        folder = self._innermost(path) if self._folders else None
+        if folder is None:
+            return "open"
+        if folder.read == "outside":
+            folder = next((one for one in self._readable_skills() if contains(one.path, path)), folder)
+        return folder.read if access == "read" else folder.write
 
     def identities(self, access: Literal["read", "write"] = "read") -> dict[Identity, Use]:
         """What may be done in the folders that exist, for a walk that meets them."""
-        table = self._table()
-        identities = ((_identity(key), folder) for key, folder in table.items())
-        return {
-            identity: folder.read if access == "read" else folder.write
-            for identity, folder in identities
-            if identity is not None
-        }
+        found = _identities((*self._folders.values(), *self._readable_skills()))
+        return {identity: folder.read if access == "read" else folder.write for identity, folder in found.items()}
 
-    def _table(self) -> dict[str, OwnFolder]:
-        table = dict(self._folders)
-        for skills in self._skills():
-            path = os.path.realpath(skills)
-            around = [folder for folder in self._folders.values() if contains(folder.path, path)]
-            if around and path not in table and max(around, key=lambda folder: len(folder.path)).read == "outside":
-                table[path] = OwnFolder(path, "open", "outside")
-        return table
+    def _is_own(self, location: str) -> bool:
+        return location in self._folders or _identity(location) in self._identities()
 
-    @staticmethod
-    def _innermost(path: str, table: dict[str, OwnFolder]) -> OwnFolder | None:
-        identities = {_identity(key): folder for key, folder in table.items()}
-        identities.pop(None, None)
+    def _readable_skills(self) -> list[OwnFolder]:
+        outside = [path for path, folder in self._folders.items() if folder.read == "outside"]
+        paths = (os.path.realpath(path) for path in self._skills()) if outside else ()
+        return [OwnFolder(path, "open", "outside") for path in paths if any(contains(one, path) for one in outside)]
+
+    def _innermost(self, path: str) -> OwnFolder | None:
+        identities = self._identities()
         while True:
-            if (folder := table.get(path)) is not None:
+            if (folder := self._folders.get(path)) is not None:
                 return folder
-            if (folder := identities.get(_identity(path))) is not None:
+            identity = _identity(path)
+            if identity is not None and (folder := identities.get(identity)) is not None:
                 return folder
             above = os.path.dirname(path)
             if above == path:
                 return None
             path = above
+
+    def _identities(self) -> dict[Identity, OwnFolder]:
+        """Read once a second: the folders rarely change, and their paths are matched anyway."""
+        until, identities = self._remembered
+        if time.monotonic() >= until:
+            identities = _identities(self._folders.values())
+            self._remembered = (time.monotonic() + IDENTITIES_SECONDS, identities)
+        return identities
+
+
+def _identities(folders: Iterable[OwnFolder]) -> dict[Identity, OwnFolder]:
+    return {identity: folder for folder in folders if (identity := _identity(folder.path)) is not None}
 
 
 def _identity(path: str) -> Identity | None:
