@@ -12,7 +12,7 @@ import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.filesystem.open_tree import OpenTree, open_regular
-from holdfast.core.snapshot.written_files import EXECUTABLE, LINK
+from holdfast.core.snapshot.written_files import EXECUTABLE, LINK, REGULAR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from holdfast.core.snapshot.written_files import TreeEntry
 
-REGULAR = "100644"
 SHA1_CHARACTERS = 40
 
 

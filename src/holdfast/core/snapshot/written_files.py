@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import io
 import os
 import shutil
 import stat
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     RunGit = Callable[..., Awaitable[bytes]]
 
 LINK = "120000"
+REGULAR = "100644"
 EXECUTABLE = "100755"
 SUBMODULE = "160000"
 IN_MEMORY = 8 * 1024 * 1024
@@ -85,6 +87,24 @@ async def write_files(
         await asyncio.to_thread(_write_all, directory, entries, removed, contents)
 
 
+def copy_files(source: Path, directory: Path, paths: Iterable[str]) -> None:
+    """Make these files of a directory as they are in the source; those that are not there are removed. Blocks."""
+    with OpenTree(source) as original, OpenTree(directory) as tree:
+        for path in paths:
+            _check(path)
+            found = original.status(path)
+            if found is None:
+                _remove(tree, path)
+            elif stat.S_ISLNK(found.st_mode):
+                above, name = original.parent(path)
+                text = os.readlink(os.fsencode(name), dir_fd=above)
+                _place(tree, path, LINK, io.BytesIO(text), len(text))
+            elif (handle := original.open(path)) is not None:
+                with os.fdopen(handle, "rb") as file:
+                    mode = EXECUTABLE if found.st_mode & stat.S_IXUSR else REGULAR
+                    _place(tree, path, mode, file, os.fstat(handle).st_size)
+
+
 class _Sink:
     """Keeps the output of git. An error of the file is raised by `check`, because a sink may not raise."""
 
@@ -124,29 +144,37 @@ def _write(tree: OpenTree, entry: TreeEntry, contents: IO[bytes]) -> None:
         raise GitFailed((MISSING if head else CUT).format(path=entry.path))
     size = int(head[2])
     start = contents.tell()
-    directory, name = tree.parent(entry.path, make=True)
-    if not _is_same(directory, name, entry, contents, size):
-        contents.seek(start)
-        temporary = temporary_name()
-        try:
-            _create(directory, temporary, entry, contents, size)
-            _rename(directory, temporary, name)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary, dir_fd=directory)
-            raise
+    _place(tree, entry.path, entry.mode, contents, size)
     contents.seek(start + size + 1)
 
 
-def _is_same(directory: int, name: str, entry: TreeEntry, contents: IO[bytes], size: int) -> bool:
+def _place(tree: OpenTree, path: str, mode: str, contents: IO[bytes], size: int) -> None:
+    """Make a file of the next bytes."""
+    start = contents.tell()
+    directory, name = tree.parent(path, make=True)
+    if _is_same(directory, name, mode, contents, size):
+        return
+    contents.seek(start)
+    temporary = temporary_name()
+    try:
+        if not _create(directory, temporary, mode, contents, size):
+            raise GitFailed(CUT.format(path=path))
+        _rename(directory, temporary, name)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=directory)
+        raise
+
+
+def _is_same(directory: int, name: str, mode: str, contents: IO[bytes], size: int) -> bool:
     """Whether there is nothing to do. Reads from `contents` only if the sizes are the same."""
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return False
-    if found.st_size != size or entry.mode == LINK or not stat.S_ISREG(found.st_mode):
+    if found.st_size != size or mode == LINK or not stat.S_ISREG(found.st_mode):
         return False
-    if bool(found.st_mode & stat.S_IXUSR) != (entry.mode == EXECUTABLE):
+    if bool(found.st_mode & stat.S_IXUSR) != (mode == EXECUTABLE):
         return False
     try:
         handle = open_regular(directory, name)
@@ -163,19 +191,22 @@ def _is_same(directory: int, name: str, entry: TreeEntry, contents: IO[bytes], s
         return not file.read(1)
 
 
-def _create(directory: int, name: str, entry: TreeEntry, contents: IO[bytes], size: int) -> None:
-    if entry.mode == LINK:
-        os.symlink(contents.read(size), os.fsencode(name), dir_fd=directory)
-        return
-    handle = os.open(name, NEW_FILE, 0o777 if entry.mode == EXECUTABLE else 0o666, dir_fd=directory)
+def _create(directory: int, name: str, mode: str, contents: IO[bytes], size: int) -> bool:
+    """False if there are fewer bytes."""
+    if mode == LINK:
+        text = contents.read(size)
+        os.symlink(text, os.fsencode(name), dir_fd=directory)
+        return len(text) == size
+    handle = os.open(name, NEW_FILE, 0o777 if mode == EXECUTABLE else 0o666, dir_fd=directory)
     with os.fdopen(handle, "wb", buffering=0) as file:
         while size:
             part = contents.read(min(size, CHUNK))
             if not part:
-                raise GitFailed(CUT.format(path=entry.path))
+                return False
             size -= len(part)
             while part:
                 part = part[file.write(part) :]
+    return True
 
 
 def _rename(directory: int, temporary: str, name: str) -> None:
