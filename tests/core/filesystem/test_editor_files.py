@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -154,3 +155,25 @@ async def test_a_path_that_does_not_stay_is_not_written_by_the_editor(tmp_path: 
     (root / "d").symlink_to(root / "away")
     assert not await unsaved.write("ses_1", target, b"text")
     assert buffers.texts == {}
+
+
+async def test_an_editor_without_the_file_is_in_nobodys_way(tmp_path: Path, buffers: Buffers) -> None:
+    """TOL-507: also while the directory changes all the time."""
+    root = tmp_path.resolve()
+    unsaved = UnsavedFiles(buffers, lambda path: None, root)
+    (root / "a.txt").write_text("one\n", encoding="utf-8")
+    target = at(root, "a.txt")
+    stop = threading.Event()
+
+    def change() -> None:
+        while not stop.is_set():
+            (root / "busy").touch()
+            (root / "busy").unlink()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        assert await unsaved.text("ses_1", target) is None
+    finally:
+        stop.set()
+        thread.join()

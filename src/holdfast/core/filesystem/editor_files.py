@@ -90,10 +90,9 @@ class UnsavedFiles:
     async def _read(self, session_id: str, target: Target) -> str | None:
         assert self._editor is not None
         for _ in range(ATTEMPTS):
-            if (watch := await self._settled(target)) is None:
-                break
+            watch = await self._settled(target)
             text = await self._editor.read(session_id, target.path)
-            if text is None or await asyncio.to_thread(watch.unchanged):
+            if text is None or (watch is not None and await asyncio.to_thread(watch.unchanged)):
                 return text
         raise FileError(REPLACED)
 
