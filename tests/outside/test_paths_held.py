@@ -209,11 +209,11 @@ class FollowingEditor(Editor):
         return {}
 
 
-async def test_an_editor_shows_and_writes_nothing_through_a_link_that_is_swapped_in(
+async def test_nothing_of_an_editor_counts_that_came_through_a_link_that_is_swapped_in(
     world: World, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TOL-507: what the editor answers counts only if the path stayed; a file whose path does not is written by
-    Holdfast itself."""
+    Holdfast itself. A write that was under way cannot be held back, and is no success."""
     monkeypatch.setattr("tests.outside.acp_editor.Editor", FollowingEditor)
     before = (outside / "notes.txt").read_bytes()
     async with editor(world, {"fs": {"readTextFile": True, "writeTextFile": True}}) as ed:
@@ -228,6 +228,8 @@ async def test_an_editor_shows_and_writes_nothing_through_a_link_that_is_swapped
                 )
                 await ed.prompt(session, "go")
                 assert not any(SECRET in result for result in world.model.last.results)
+                if (outside / "notes.txt").read_bytes() != before:
+                    assert "may be in another file" in world.model.last.results[-1]
+                    (outside / "notes.txt").write_bytes(before)
         shown = json.dumps([update for _, update in ed.updates])
     assert SECRET not in shown
-    assert (outside / "notes.txt").read_bytes() == before
