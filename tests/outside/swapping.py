@@ -18,8 +18,6 @@ while True:
             os.rename(source, target)
         except OSError:
             pass
-    if not os.path.lexists(link):
-        os.symlink(sys.argv[1] + ".outside", link)
 """
 
 

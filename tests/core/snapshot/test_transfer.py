@@ -11,7 +11,7 @@ from tests.core.runtime.test_moves import git as run
 from tests.core.runtime.test_moves import repository, worktree
 
 from holdfast.core.process.git import Git
-from holdfast.core.snapshot import transfer
+from holdfast.core.snapshot import transfer, written_files
 from holdfast.core.snapshot.errors import TransferError
 
 pytestmark = pytest.mark.anyio
@@ -118,7 +118,7 @@ async def test_a_folder_that_is_exchanged_during_a_transfer(
     (here / "d/new.txt").write_text("new\n", encoding="utf-8")
     (outside / "new.txt").write_text("outside\n", encoding="utf-8")
     changes = await transfer.capture(git, here, here)
-    copy = transfer.copy_files
+    copy = written_files.copy_files
 
     def exchanging(source: Path, directory: Path, paths: Any) -> None:
         if directory in (here, there):
