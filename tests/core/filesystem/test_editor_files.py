@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections.abc import Iterator
@@ -177,3 +178,15 @@ async def test_an_editor_without_the_file_is_in_nobodys_way(tmp_path: Path, buff
     finally:
         stop.set()
         thread.join()
+
+
+async def test_a_file_in_a_directory_that_is_missing_is_not_written_by_the_editor(
+    tmp_path: Path, buffers: Buffers
+) -> None:
+    """TOL-507: a link could be put in the place of the directory. Holdfast makes it."""
+    root = tmp_path.resolve()
+    unsaved = UnsavedFiles(buffers, lambda path: None, root)
+    assert not await unsaved.write("ses_1", at(root, "new/a.txt"), b"text")
+    assert buffers.texts == {}
+    await asyncio.sleep(0.03)
+    assert await unsaved.write("ses_1", at(root, "a.txt"), b"text")

@@ -37,13 +37,16 @@ class PathWatch:
         self._steps, self._entry = self._walk()
 
     def settled(self, *, written: bool = False) -> bool:
-        """Whether the last changes are long enough ago to tell a further one."""
+        """Whether the last changes are long enough ago to tell a further one. A file is written only into a directory
+        that is there: whoever makes one changes what is around it."""
+        if written and len(self._steps) < len(self._target.path.parts) - 2:
+            return False
         newest = max((changed for _, _, changed in self._counting(self._steps, written)), default=0)
         return time.time_ns() - newest >= SETTLED_NANOSECONDS
 
     def unchanged(self, *, written: bool = False) -> bool:
-        """Whether the path leads where it led, and did in between. With `written`, the file or the directories that it
-        needed may be new: then the innermost directory that was there counts by its identity."""
+        """Whether the path leads where it led, and did in between. With `written`, the file may be another one,
+        and its directory counts by its identity."""
         try:
             steps, entry = self._walk()
         except (PathError, OSError):
