@@ -10,6 +10,7 @@ import click
 from holdfast.cli.bundle_progress import BundleProgress
 from holdfast.cli.command_runner import run_on_host
 from holdfast.cli.imported_transcripts import is_transcript, show_transcripts
+from holdfast.cli.named_file import NamedFile
 from holdfast.cli.output import printable
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ SHOWN = 20
 
 
 @click.command("import")
-@click.argument("files", nargs=-1, required=True, metavar="FILE|DIRECTORY…", type=click.Path(exists=True))
+@click.argument("files", nargs=-1, required=True, metavar="FILE|DIRECTORY…", type=NamedFile(exists=True))
 @click.option(
     "--directory",
     type=click.Path(exists=True, file_okay=False),

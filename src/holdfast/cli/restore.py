@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.backup import described, run_blocking
+from holdfast.cli.named_file import NamedFile
 
 if TYPE_CHECKING:
     from holdfast.embedded.backup import BackupInfo
 
 
 @click.command("restore", short_help="Make a database of a backup.")
-@click.argument("file", type=click.Path(dir_okay=False), metavar="FILE")
+@click.argument("file", type=NamedFile(dir_okay=False), metavar="FILE")
 @click.option(
     "--with-access",
     is_flag=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -136,7 +137,12 @@ def _given(session_ids: Sequence[str] | None) -> list[str] | None:
 
 
 def _opened(path: Path) -> IO[bytes]:
+    """A regular file: opening a pipe would wait for its writer."""
     try:
-        return path.open("rb")
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise BundleInvalid(f"{path}: {error.strerror}") from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise BundleInvalid(f"{path} is no regular file; copy what it gives to a file first")
+    return os.fdopen(handle, "rb")

@@ -19,6 +19,7 @@ from holdfast.core.config.trust import NAME as TRUST_FILE
 from holdfast.core.config.trust import TRUST_NOTHING, TrustRequest, TrustSource, check_trust
 from holdfast.core.config.watch import MOST_PATHS, Watch
 from holdfast.core.diagnostic import Diagnostic
+from holdfast.core.filesystem.own_folders import OwnFolders
 from holdfast.core.permission.project_reads import READ_DEFAULTS
 
 if TYPE_CHECKING:
@@ -134,12 +135,14 @@ def load_config(
     trust: Trust = TRUST_NOTHING,
     owners: Owners | None = None,
     watch: Watch | None = None,
+    own: OwnFolders = OwnFolders(),  # noqa: B008 - without folders it is immutable,
 ) -> Config:
     """`root` is the project's root. `managed` are documents of the host, with their names; they have the highest
     priority, and `preset`, which the host chose for a program that chose none, has the lowest. `trust` decides which
     settings of project files count. With `owners`, project files and folders that another user could have written are
-    ignored. `watch` records every file and folder before it is read."""
-    loading = _Loading(ConfigLocation(directory, root, environment), trust, owners, watch)
+    ignored. `watch` records every file and folder before it is read. `own` are Holdfast's own folders, of
+    which no project makes it read a file."""
+    loading = _Loading(ConfigLocation(directory, root, environment), trust, owners, watch, own)
     if preset is not None:
         name, content = preset
         loading.keep(BEFORE_ALL, loading.reader(name, name.parent, "user").document(content).replace(preset=True))
@@ -160,8 +163,11 @@ def load_config(
 class _Loading:
     """Reads the user's documents first: their rules decide which settings of a project need trust."""
 
-    def __init__(self, location: ConfigLocation, trust: Trust, owners: Owners | None, watch: Watch | None) -> None:
+    def __init__(
+        self, location: ConfigLocation, trust: Trust, owners: Owners | None, watch: Watch | None, own: OwnFolders
+    ) -> None:
         self._location = location
+        self._own = own
         self._trust = trust
         self._owners = owners
         self._watch = watch
@@ -193,7 +199,7 @@ class _Loading:
     def read_project(self, found: Iterable[tuple[int, CandidateFile | Directory]]) -> None:
         self._strict = strict_rules(self._entries.values())
         user = (entry for entry in self.entries() if isinstance(entry, Document))
-        self.reads = project_reads(user, self._location)
+        self.reads = project_reads(user, self._location, self._own)
         if self._watch is not None:
             here = self._location
             for folder in project_folders(here.directory, here.root, here.environment):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -258,6 +259,8 @@ def _config(process: ProcessServices, location: Location, project: Project, batc
     if copies.containing(project.directory) is not None:
         trust = CopyTrust(trust, copies.original)
 
+    own = host.own.around(os.path.realpath(project.directory))
+
     def load() -> Config:
         return load_config(
             Path(location.directory),
@@ -268,6 +271,7 @@ def _config(process: ProcessServices, location: Location, project: Project, batc
             trust=trust,
             owners=host.owners,
             watch=Watch(),
+            own=own,
         )
 
     return LiveConfig(load, batches, partial(process.wakeups.location, location))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.core.credential.store import CredentialStore
     from holdfast.core.database.database import Database
     from holdfast.core.filesystem.editor_files import EditorFiles
+    from holdfast.core.filesystem.own_folders import OwnFolders
     from holdfast.core.filesystem.ownership import Owners
     from holdfast.core.mcp.background_starts import BackgroundStarts
     from holdfast.core.permission.authority import AuthorityAt
@@ -60,6 +61,8 @@ class HostSettings(Frozen):
     """Called before a command of an agent or a terminal is started."""
     own_ports: Collection[int]
     """Ports on which this process listens; tools may not connect to them."""
+    own: OwnFolders
+    """Folders of Holdfast itself, which its tools do not use."""
     editor: EditorFiles | None = None
     """Reads and writes files that an editor has open."""
 

@@ -91,6 +91,7 @@ class BuiltinTools:
             references=self._context.references.directories,
             on_edit=self._edited,
             editor=process.host.editor,
+            own=process.host.own.with_skills(self._context.skill_directories),
         )
 
     def register(self, registry: ToolRegistry, scope: Scope) -> None:
@@ -106,7 +107,7 @@ class BuiltinTools:
         tools: dict[str, Tool[Any, Any]] = {
             "read": read_tool(files, authorizer, on_read=self._context.note_read),
             "write": write_tool(files, authorizer),
-            "edit": edit_tool(files, authorizer),
+            "edit": edit_tool(files, authorizer, authority),
             "apply_patch": apply_patch_tool(files, authorizer),
             "bash": self._bash(),
             "glob": glob_tool(files.paths, search, authorizer, external_paths=external_paths),

@@ -49,15 +49,6 @@ class AncestorAuthority(Frozen):
     """What does not exist any more; then everything is denied."""
 
 
-READ_RULES = (
-    Rule(action="read", resource="*", effect="allow"),
-    Rule(action="read", resource="*.env", effect="ask"),
-    Rule(action="read", resource="*.env.*", effect="ask"),
-    Rule(action="read", resource="*.env.example", effect="allow"),
-)
-"""Rules about reading that hold where nobody says otherwise."""
-
-
 class Terms(Frozen):
     """Facts about a call, besides its action and resources, that decide how rules apply to it."""
 

@@ -63,6 +63,7 @@ from holdfast.core.runtime.open_requests import OpenRequests
 from holdfast.core.runtime.overview import Overview
 from holdfast.core.runtime.paths import Paths as Paths
 from holdfast.core.runtime.paths import default_paths as default_paths
+from holdfast.core.runtime.paths import own_folders
 from holdfast.core.runtime.placement import Placement
 from holdfast.core.runtime.prompt_check import PromptCheck
 from holdfast.core.runtime.purges import Purges
@@ -220,6 +221,8 @@ class Runtime:
     def _build(self, stack: AsyncExitStack) -> None:
         """Everything is closed in reverse: executions end first, while what they record with is still open."""
         clock, ids, here = self._clock, self._ids, directories(self._environment).replace(data=self.paths.data)
+        database = self.place if isinstance(self.place, Path) else None
+        self.own_folders = own_folders(here, self.paths, database, self._environment)
 
         for folder in (here.state, here.data):
             close_to_others(folder)
@@ -586,6 +589,7 @@ class Runtime:
             before_start=ProcessProtection().apply if options.protect else None,
             own_ports=self.own_ports,
             editor=options.editor,
+            own=self.own_folders,
         )
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
