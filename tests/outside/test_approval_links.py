@@ -82,7 +82,9 @@ def test_somebody_without_a_sign_in_allows_one_call_and_no_more(waiting: Waiting
         str(waiting.machine.project),
     )
     assert asked["permission"]["resources"] == ["one.txt"]
-    assert set(shown["body"]) >= {"html"}
+    (change,) = shown["preview"]["files"]
+    assert (change["path"], change["status"]) == ("one.txt", "added")
+    assert "+one" in change["patch"]
     assert waiting.post("/web/approval/reply", token=token, reply="once").status_code == 204
     until_asked(waiting)
     assert (waiting.machine.project / "one.txt").read_text(encoding="utf-8") == "one"
