@@ -97,7 +97,7 @@ function settle(card, said, { byKey = false, seconds }) {
 	card.answered = true;
 	settled();
 	const focused = card.contains(document.activeElement);
-	card.style.setProperty('min-height', `${card.offsetHeight}px`);
+	card.style.setProperty('min-height', `${card.getBoundingClientRect().height}px`);
 	card.classList.add('gone');
 	put(card, h('header.ask-head', icon('check'), h('span.ask-what', said)), h('p.ask-was', plain(subject(card.request).slice(0, 300))));
 	announce(said);
