@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from tests.acceptance.page.actions import ask_cards, look_away, press
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
+from tests.acceptance.page.actions import look_away
 from tests.acceptance.page.conftest import Pages
 from tests.acceptance.page.machine import Machine
-from tests.acceptance.page.provider import Provider, Reply, calling
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
@@ -202,8 +202,8 @@ def test_each_request_gets_one_answer(pages: Pages, machine: Machine, open_reque
                     tab.wait_for_timeout(dice.randrange(50, 450))
                 if dice.random() < 0.3:
                     look_away(tab)
-        except Exception as error:  # noqa: BLE001 - the card left while somebody else answered it
-            assert "Timeout" in str(error) or "detached" in str(error), error
+        except PlaywrightTimeout:
+            continue  # the card left while somebody else answered it
     assert not waiting
     for tab in tabs:
         sent += [(id, stood) for id, stood in tab.evaluate("window.answers")]

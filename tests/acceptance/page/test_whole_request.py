@@ -1,4 +1,4 @@
-"""A person sees the whole of what would be allowed before it can be allowed, with everything hidden in it made visible."""
+"""A person sees the whole of what would be allowed before it can be allowed, and nothing in it is hidden."""
 
 from __future__ import annotations
 
@@ -198,7 +198,9 @@ def test_the_page_and_terminals_have_one_table_of_hidden_characters(pages: Pages
     script = """async () => {
         const { exact } = await import(`./web/assets/${document.documentElement.dataset.version}/dom.js`);
         const found = [];
-        for (let code = 0; code <= 0x10ffff; code++) if (exact(String.fromCodePoint(code)).includes('U+')) found.push(code);
+        for (let code = 0; code <= 0x10ffff; code++) {
+            if (exact(String.fromCodePoint(code)).includes('U+')) found.push(code);
+        }
         return found;
     }"""
     expected = [code for code in range(0x110000) if visible(chr(code)) != chr(code)]
