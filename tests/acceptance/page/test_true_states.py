@@ -84,19 +84,20 @@ def test_a_reached_budget_is_a_card_that_raises_it(pages: Pages, machine: Machin
     expect(card).to_have_count(0)
 
 
-def test_the_counts_of_what_needs_somebody_agree(pages: Pages, machine: Machine, provider: Provider) -> None:
+def test_the_counts_of_what_needs_somebody_agree(pages: Pages, own_machine: Machine, provider: Provider) -> None:
     """WEB-532: the badge, the chip above the list and the inbox."""
+    pages.allowed.append(REFUSED)
     provider.on("ask twice", Reply(calls=(("bash", {"command": "git tag a1"}), ("bash", {"command": "git tag a2"}))))
-    session = machine.create("Two questions")
-    machine.prompt(session, "ask twice")
-    page = pages.open(machine, "/#/")
+    session = own_machine.create("Two questions")
+    own_machine.prompt(session, "ask twice")
+    page = pages.open(own_machine, "/#/")
     chip = page.get_by_role("group", name="State").get_by_role("button", name="Needs you")
     badge = page.get_by_role("navigation", name="Sessions").first.locator(".badge")
     expect(page.locator(".home-side .ask").filter(has_text="git tag a")).to_have_count(2)
     number = badge.inner_text().split()[0]
     expect(chip).to_have_text(f"Needs you{number}")
     expect(page.locator("#needs .count")).to_have_text(number)
-    machine.api.post(f"/api/session/{session}/interrupt").raise_for_status()
+    own_machine.api.post(f"/api/session/{session}/interrupt").raise_for_status()
 
 
 def test_what_streamed_before_a_kill_stays_and_is_marked(

@@ -192,6 +192,8 @@ export const rankOf = (session) => (ORDER.indexOf(stateOf(session)) + ORDER.leng
 const AT_REST = new Set(['new', 'finished', 'failed', 'stopped', 'pending', 'blocked']);
 /** Whether nothing is under way in a Session, and nothing will be by itself. */
 export const isAtRest = (session) => AT_REST.has(stateOf(session));
+/** Whether a process works on it, or begins to with the next answer of a person. */
+export const isUnderWay = (session) => ['running', 'retrying', 'waiting'].includes(stateOf(session));
 /** Whether an entry that has no end is not worked on: its process ended, or it is looked at in the past. */
 export function isBroken(entry) {
 	if (state.at != null) return true;

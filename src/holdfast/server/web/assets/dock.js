@@ -1,6 +1,6 @@
 // Below a conversation: the plan, open requests, pending inputs, and the composer.
 import { h, ib, icon, lacks, put, announce, plural, toast, reconcile } from './dom.js';
-import { state, post, del, isAtRest, sessionPath } from './data.js';
+import { state, post, del, isAtRest, isUnderWay, sessionPath } from './data.js';
 import { askList } from './home.js';
 import { composer } from './composer.js';
 import { isOpen, setOpen } from './conversation.js';
@@ -18,7 +18,7 @@ export function sessionDock(id, sent) {
 		current: () => {
 			const shown = shownSession();
 			const { agent, model } = shown?.session ?? {};
-			return { agent, model: model ?? lastModel(), used: shown?.context?.used, running: shown && !isAtRest(shown) };
+			return { agent, model: model ?? lastModel(), used: shown?.context?.used, running: shown && isUnderWay(shown) };
 		},
 		chooseAgent: (agent) => act('The agent was not switched', post(sessionPath(id, '/agent'), { agent }), `${agent} answers from the next turn on`),
 		chooseModel: (model) => act('The model was not switched', post(sessionPath(id, '/model'), { model }), `${model.id} answers from the next turn on`),
