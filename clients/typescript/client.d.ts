@@ -212,7 +212,7 @@ export interface PermissionsOperations {
   link(input: { sessionID: string; requestID: string; seconds?: number | null | undefined }, options?: CallOptions): Promise<ApprovalLink>
   /** One pending permission request of a Session or a descendant. Fails with PermissionNotFoundError, SessionNotFoundError. */
   get(input: { sessionID: string; requestID: string }, options?: CallOptions): Promise<PermissionRequest>
-  /** What a pending permission request would allow, whole: the exact command, or every change to a file, or the input of the call. Fails with PermissionNotFoundError, SessionNotFoundError. */
+  /** What a pending permission request would allow, whole: the exact command, every change to files, or the input of the call. Fails with PermissionNotFoundError, SessionNotFoundError. */
   preview(input: { sessionID: string; requestID: string }, options?: CallOptions): Promise<PermissionPreview>
   /** Allow once, allow always, or reject a request of a Session or a descendant. Fails with PermissionNotFoundError, SessionNotFoundError. */
   reply(input: { sessionID: string; requestID: string; reply: "always" | "once" | "reject"; message?: string | null | undefined; save?: readonly string[] | null | undefined }, options?: CallOptions): Promise<void>

@@ -765,7 +765,7 @@ class PermissionsGroup:
         )
 
     def preview(self, session_id: str, *, request_id: str, options: Options | None = None) -> PermissionPreview:
-        """What a pending permission request would allow, whole: the exact command, or every change to a file, or the input of the call. Fails with PermissionNotFoundError, SessionNotFoundError."""
+        """What a pending permission request would allow, whole: the exact command, every change to files, or the input of the call. Fails with PermissionNotFoundError, SessionNotFoundError."""
         return self._core.call(
             operations.PERMISSIONS_PREVIEW,
             params={"sessionID": session_id, "requestID": request_id},

@@ -147,7 +147,7 @@ function permission(request, answer) {
 		acts.hidden = true;
 		more.hidden = false;
 		put(more, make(fold));
-		(more.querySelector('textarea') || more.querySelector('input,button'))?.focus();
+		(more.querySelector('textarea') || more.querySelector('button'))?.focus();
 	};
 	const fold = () => {
 		acts.hidden = false;
