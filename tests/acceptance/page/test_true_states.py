@@ -172,7 +172,7 @@ def test_a_prompt_that_waits_after_an_interruption_can_be_started(
     expect(conversation(page)).to_contain_text("holding")
     usual = header(page).bounding_box()
     send(page, "and this", delivery="Queue")
-    expect(page.locator(".pending")).to_contain_text("and this")
+    expect(page.locator(".pending .tag")).to_have_text("Queued")  # admitted, not only sent
     page.get_by_role("button", name="Interrupt").click()
     end.set()
     expect(header(page)).to_contain_text("Not started")
