@@ -21,7 +21,8 @@ export function guard(button, run, blocked = () => null) {
 		event.preventDefault();
 		press(button, event);
 	});
-	timer ||= setInterval(sampleAll, SAMPLE);
+	// In a frame: what stands where nothing is painted has been seen by nobody.
+	timer ||= setInterval(() => requestAnimationFrame(sampleAll), SAMPLE);
 	return button;
 }
 
