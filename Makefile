@@ -49,7 +49,7 @@ acceptance: setup test-postgres ## the suite on PostgreSQL, and what needs node,
 	@sh tests/acceptance/install-pgbouncer.sh
 	@sh tests/acceptance/install-nginx.sh
 	@$(BIN)/python tests/acceptance/install_postgres.py
-	@$(BIN)/python $(PYTEST) -m acceptance -rs
+	@$(BIN)/python $(PYTEST) -m "acceptance and not prove" -rs
 
 check: setup ## format, lint, types, layers, drift of generated code
 	@$(BIN)/ruff format --check .

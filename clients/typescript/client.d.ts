@@ -212,6 +212,8 @@ export interface PermissionsOperations {
   link(input: { sessionID: string; requestID: string; seconds?: number | null | undefined }, options?: CallOptions): Promise<ApprovalLink>
   /** One pending permission request of a Session or a descendant. Fails with PermissionNotFoundError, SessionNotFoundError. */
   get(input: { sessionID: string; requestID: string }, options?: CallOptions): Promise<PermissionRequest>
+  /** What a pending permission request would allow, whole: the exact command, every change to files, or the input of the call. Fails with PermissionNotFoundError, SessionNotFoundError. */
+  preview(input: { sessionID: string; requestID: string }, options?: CallOptions): Promise<PermissionPreview>
   /** Allow once, allow always, or reject a request of a Session or a descendant. Fails with PermissionNotFoundError, SessionNotFoundError. */
   reply(input: { sessionID: string; requestID: string; reply: "always" | "once" | "reject"; message?: string | null | undefined; save?: readonly string[] | null | undefined }, options?: CallOptions): Promise<void>
 }
@@ -1549,6 +1551,14 @@ export interface PermissionAskedLive {
   readonly ancestors?: readonly string[]
 }
 
+export interface PermissionPreview {
+  readonly directory: string
+  readonly command?: string
+  readonly files?: readonly PreviewFile[]
+  readonly input?: Record<string, unknown>
+  readonly note?: string
+}
+
 export interface PermissionRepliedLive {
   readonly sessionID: string
   readonly requestID: string
@@ -1581,6 +1591,14 @@ export interface PrefixBreakInfo {
   readonly seq: number
   readonly causes: readonly string[]
   readonly plugins?: readonly string[]
+}
+
+export interface PreviewFile {
+  readonly path: string
+  readonly status: "added" | "deleted" | "modified"
+  readonly additions: number
+  readonly deletions: number
+  readonly patch?: string
 }
 
 export interface ProcessInfo {

@@ -120,6 +120,7 @@ export function createClient(options) {
       list: call({ method: "GET", path: "/api/session/{sessionID}/permission", shape: "data", errors: [400, 401, 404] }),
       link: call({ method: "POST", path: "/api/session/{sessionID}/permission/{requestID}/link", shape: "data", errors: [400, 401, 404], payload: ["seconds"] }),
       get: call({ method: "GET", path: "/api/session/{sessionID}/permission/{requestID}", shape: "data", errors: [400, 401, 404] }),
+      preview: call({ method: "GET", path: "/api/session/{sessionID}/permission/{requestID}/preview", shape: "data", errors: [400, 401, 404] }),
       reply: call({ method: "POST", path: "/api/session/{sessionID}/permission/{requestID}/reply", shape: "void", errors: [400, 401, 404], payload: ["reply", "message", "save"] }),
     },
     questions: {

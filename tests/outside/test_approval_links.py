@@ -82,7 +82,9 @@ def test_somebody_without_a_sign_in_allows_one_call_and_no_more(waiting: Waiting
         str(waiting.machine.project),
     )
     assert asked["permission"]["resources"] == ["one.txt"]
-    assert set(shown["body"]) >= {"html"}
+    (change,) = shown["preview"]["files"]
+    assert (change["path"], change["status"]) == ("one.txt", "added")
+    assert "+one" in change["patch"]
     assert waiting.post("/web/approval/reply", token=token, reply="once").status_code == 204
     until_asked(waiting)
     assert (waiting.machine.project / "one.txt").read_text(encoding="utf-8") == "one"
@@ -145,3 +147,41 @@ def test_the_command_line_says_which_requests_there_are(waiting: Waiting) -> Non
     assert httpx2.post(path, json=wish, auth=OWNER, verify=NO_TLS).status_code == 200
     several = waiting.machine("sessions", "link", waiting.session)
     assert (several.code, request in several.err, "a.txt" in several.err) == (1, True, True)
+
+
+def test_the_preview_of_a_request_has_the_whole_change(holdfast: Machine, serve: Serve) -> None:
+    """API-642, API-643: of a file of a megabyte every line, and of a command every character; an answered request has
+    none."""
+    before = "".join(f"old {number} {'x' * 60}\n" for number in range(9_000))
+    after = "".join(f"new {number} {'y' * 60}\n" for number in range(9_000))
+    (holdfast.project / "large.txt").write_text(before, encoding="utf-8")
+    command = "git tag x  # \u202ewhy\n" * 2_000
+    holdfast.script(
+        {"calls": [{"tool": "write", "input": {"path": "large.txt", "content": after}}]},
+        {"calls": [{"tool": "bash", "input": {"command": command}}]},
+        {"calls": [{"tool": "webfetch", "input": {"url": "https://example.org/", "format": "text"}}]},
+        {"text": "done"},
+    )
+    rules = {"edit": "ask", "bash": "ask", "webfetch": "ask"}
+    holdfast.configure_user(permission=rules, model="demo/scripted")
+    holdfast.environment["OPENCODE_SERVER_PASSWORD"] = PASSWORD
+    url = serve().url
+    http = httpx2.Client(base_url=url, auth=OWNER, verify=NO_TLS, timeout=PATIENCE)
+    session = http.post("/api/session", json={}).json()["data"]["id"]
+    http.post(f"/api/session/{session}/prompt", json={"prompt": {"text": "go"}}).raise_for_status()
+    waiting = Waiting(holdfast, url, session)
+    previews = []
+    for _ in range(3):
+        path = f"/api/session/{session}/permission/{until_asked(waiting)}"
+        previews.append(http.get(f"{path}/preview").json()["data"])
+        assert http.post(f"{path}/reply", json={"reply": "reject", "message": "not now"}).status_code == 204
+        assert http.get(f"{path}/preview").status_code == 404
+    written, ran, fetched = previews
+    (change,) = written["files"]
+    lines = change["patch"].split("\n")
+    assert [line[1:] for line in lines if line[:1] == "-" and line[:3] != "---"] == before.split("\n")[:-1]
+    assert [line[1:] for line in lines if line[:1] == "+" and line[:3] != "+++"] == after.split("\n")[:-1]
+    assert written["directory"] == ran["directory"] == str(holdfast.project)
+    assert ran["command"] == command
+    assert fetched["input"] == {"url": "https://example.org/", "format": "text"}
+    http.close()

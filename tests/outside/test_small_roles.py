@@ -70,7 +70,7 @@ def writing(path: Path | str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("where", ["outside", "own"])
 def test_a_waiting_call_shows_only_files_that_the_reader_could_read(place: Place, tmp_path: Path, where: str) -> None:
-    """WEB-115, OPS-304: whoever prompts chooses the file, and nobody has approved anything yet."""
+    """WEB-115, API-642, OPS-304: whoever prompts chooses the file, and nobody has approved anything yet."""
     private = tmp_path / "private.txt" if where == "outside" else place.holdfast.home / "config/opencode/private.txt"
     private.parent.mkdir(parents=True, exist_ok=True)
     private.write_text("the secret\n", encoding="utf-8")
@@ -79,6 +79,7 @@ def test_a_waiting_call_shows_only_files_that_the_reader_could_read(place: Place
     place.prompt(session)
     source, request = (asked := place.asked(session))["source"], asked["id"]
     path = f"/api/session/{session}/rendered/{source['messageID']}/{source['callID']}?format=text"
+    whole = f"/api/session/{session}/permission/{request}/preview"
     link = place.owner("POST", f"/api/session/{session}/permission/{request}/link", json={}).json()["data"]["path"]
     shown = httpx2.post(
         f"{place.server.url}/web/approval",
@@ -90,6 +91,9 @@ def test_a_waiting_call_shows_only_files_that_the_reader_could_read(place: Place
         answer = call(place.server, place.token(role, role), "GET", path)
         assert (answer.status_code, "the secret" in answer.text) == (200, False)
         assert "cannot be shown" in answer.text
+        preview = call(place.server, place.token(f"{role}-previews", role), "GET", whole)
+        assert (preview.status_code, "the secret" in preview.text) == (200, False)
+        assert "cannot be shown" in preview.text
     assert (shown.status_code, "the secret" in shown.text) == (200, False)
     assert "the secret" in call(place.server, place.token("a", "admin"), "GET", path).text
 

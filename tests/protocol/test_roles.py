@@ -12,7 +12,7 @@ ROLE_OF: dict[Role, str] = {
     "read": """
         health.get location.get events.subscribe sessions.list sessions.active sessions.get sessions.wait
         sessions.context sessions.history sessions.events sessions.message sessions.messages
-        permissions.list_requests permissions.list_saved permissions.list permissions.get
+        permissions.list_requests permissions.list_saved permissions.list permissions.get permissions.preview
         questions.list_requests questions.list forms.list_requests forms.list forms.get forms.state agents.list
         models.list providers.list commands.list skills.list references.list providers.get config.get
         config.report config.effective sandbox.get integrations.list integrations.get

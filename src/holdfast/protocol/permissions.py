@@ -19,7 +19,7 @@ from holdfast.schema.permission import (
     SavedApproval,
 )
 from holdfast.schema.record import Record
-from holdfast.schema.rendered import ApprovalLink
+from holdfast.schema.rendered import ApprovalLink, PermissionPreview
 
 Texts = Annotated[tuple[str, ...], msgspec.Meta(max_length=1_000)]
 
@@ -113,6 +113,18 @@ _OF_SESSION = of_session(
         params=PermissionPath,
         data=PermissionRequest,
         errors=(PermissionNotFoundError,),
+    ),
+    endpoint(
+        "permissions.preview",
+        "GET /permission/{requestID}/preview",
+        "holdfast.session.permission.preview",
+        "What a pending permission request would allow, whole: the exact command, every change to files, or the input "
+        "of the call.",
+        role="read",
+        params=PermissionPath,
+        data=PermissionPreview,
+        errors=(PermissionNotFoundError,),
+        extension=True,
     ),
     endpoint(
         "permissions.reply",

@@ -169,6 +169,31 @@ class CallBody(Record):
     """Files with the whole output, if it was too long to keep."""
 
 
+class PreviewFile(Record):
+    path: str
+    status: Literal["added", "deleted", "modified"]
+    additions: int
+    deletions: int
+    patch: str | None = None
+    """A unified diff, whole; absent if the content is not text."""
+
+
+class PermissionPreview(Record):
+    """What an open permission request would allow, whole and as it was written: nothing is shortened, and characters
+    that hide or reorder others are not yet made visible."""
+
+    directory: str
+    """Where it would happen, as an absolute path."""
+    command: str | None = None
+    """Of a command: exactly what would run."""
+    files: tuple[PreviewFile, ...] = ()
+    """What it would change, compared with the files as they are."""
+    input: dict[str, Any] | None = None
+    """The input of the tool call, unless `command` or `files` say all of it."""
+    note: str | None = None
+    """Why the changes are not known, or a comparison that was sent with the request."""
+
+
 class ApprovalLink(Record):
     """Answers one request once, without signing in, until it expires."""
 

@@ -29,6 +29,19 @@ def ask_cards(page: Page) -> Locator:
     return page.get_by_role("main").locator("article").filter(has=page.get_by_role("button", name="Allow once"))
 
 
+def press(button: Locator) -> None:
+    """Answers with a button once it stands in view: one that has just been scrolled there answers nothing."""
+    button.hover()  # scrolls as a click would
+    button.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    expect(button).to_be_enabled()
+    button.click()
+
+
+def look_away(page: Page) -> None:
+    """Takes the pointer off the cards, which leave only then."""
+    page.mouse.move(2, 2)
+
+
 def is_idle(page: Page) -> None:
     """Nothing runs in the Session that is shown."""
     expect(page.get_by_role("button", name="Interrupt")).to_have_count(0)

@@ -23,6 +23,8 @@ class Reply:
     text: str | Iterable[str] = ""
     reasoning: str = ""
     calls: tuple[tuple[str, Json], ...] = ()
+    status: int = 200
+    """Of the HTTP answer; any other one is a refusal."""
     begin: threading.Event | None = None
     end: threading.Event | None = None
 
@@ -65,12 +67,16 @@ class Provider:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                self.send_response(200)
-                self.send_header("content-type", "text/event-stream")
+                reply = provider._reply(body["messages"])
+                self.send_response(reply.status)
+                self.send_header("content-type", "text/event-stream" if reply.status == 200 else "application/json")
                 self.end_headers()
                 self.close_connection = True
+                if reply.status != 200:
+                    self.wfile.write(json.dumps({"error": {"message": f"refused with {reply.status}"}}).encode())
+                    return
                 with suppress(OSError):  # an interrupted turn closes its connection
-                    for data in provider._frames(provider._reply(body["messages"]), body):
+                    for data in provider._frames(reply, body):
                         self.wfile.write(data)
                         self.wfile.flush()
 

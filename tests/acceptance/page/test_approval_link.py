@@ -33,7 +33,7 @@ def test_a_link_answers_one_request_once(pages: Pages, machine: Machine, provide
     expect(share).to_contain_text("until")
     link = share.get_by_label("Link").input_value()
     phone = open_link(pages, link)
-    expect(phone.get_by_role("heading", level=1)).to_contain_text("asks: bash")
+    expect(phone.get_by_role("heading", level=1)).to_contain_text("wants to run a command")
     expect(phone.get_by_role("main")).to_contain_text("git tag by-link")
     expect(phone.get_by_role("main")).to_contain_text("On the way")
     expect(phone.get_by_role("button", name="Always")).to_have_count(0)

@@ -168,6 +168,7 @@ def test_a_prompt_and_an_approval_without_a_mouse(pages: Pages, machine: Machine
         page.keyboard.press("Enter")
         page.keyboard.press("n")
         expect(card).to_be_focused()
+    expect(card.get_by_role("button", name="Allow once")).to_be_enabled()
     page.keyboard.press("a")
 
     expect(conversation(page)).to_contain_text("typed well")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from tests.acceptance.page.actions import conversation
+from tests.acceptance.page.actions import conversation, look_away, press
 from tests.acceptance.page.conftest import Pages
 from tests.acceptance.page.machine import Json, Machine
 from tests.acceptance.page.provider import Provider, Reply, calling
@@ -73,7 +73,7 @@ def test_a_form_takes_all_kinds_of_fields(pages: Pages, machine: Machine) -> Non
     expect(link).to_have_attribute("href", "https://example.org/terms")
     expect(link).to_have_attribute("rel", "noopener noreferrer")
     answer = here.get_by_role("button", name="Answer")
-    answer.click()
+    press(answer)
     expect(here.get_by_label("Name")).to_be_focused()  # what is missing
     here.get_by_label("Name").fill("Ada")
     here.get_by_label("Mail").fill("ada@example.org")
@@ -84,8 +84,9 @@ def test_a_form_takes_all_kinds_of_fields(pages: Pages, machine: Machine) -> Non
     here.get_by_label("Many, in your words").fill("teal")
     here.get_by_label("Share").fill("0.25")
     here.get_by_label("Done").check()
-    answer.click()
+    press(answer)
 
+    look_away(page)
     expect(here).to_have_count(0)
     state = machine.get(f"/api/session/{session}/form/{form}/state")
     assert state == {
@@ -105,11 +106,12 @@ def test_a_form_is_declined_and_a_refused_answer_is_told(pages: Pages, machine: 
     page = pages.open(machine, "/#/inbox")
     here = card(page, "Both, please")
     here.get_by_role("checkbox", name="Red").check()
-    here.get_by_role("button", name="Answer").click()
+    press(here.get_by_role("button", name="Answer"))
     expect(here.get_by_role("alert")).to_contain_text("all")
     expect(here.get_by_role("checkbox", name="Red")).to_be_checked()
-    here.get_by_role("button", name="Decline").click()
+    press(here.get_by_role("button", name="Decline"))
 
+    look_away(page)
     expect(here).to_have_count(0)
     assert machine.get(f"/api/session/{session}/form/{form}/state")["status"] == "cancelled"
 
@@ -132,7 +134,7 @@ def test_questions_take_several_answers_and_free_text(pages: Pages, machine: Mac
     expect(answer).to_be_disabled()
     here.get_by_label("Your own answer in words").last.fill("to the sea")
     expect(answer).to_be_enabled()
-    answer.click()
+    press(answer)
 
     expect(conversation(page)).to_contain_text("packed")
     said = str(machine.messages(session))
@@ -140,9 +142,9 @@ def test_questions_take_several_answers_and_free_text(pages: Pages, machine: Mac
 
 
 def test_what_is_decided_about_hides_nothing(pages: Pages, machine: Machine, provider: Provider) -> None:
-    """WEB-403: characters that reorder others are shown by their numbers in commands, questions and forms, and what is
-    very long is cut."""
-    command = f"git tag {BIDI}gnp.exe # " + "x" * 20_000
+    """WEB-403: characters that reorder others are shown by their numbers in commands, questions and forms, and a
+    long command is all there."""
+    command = f"git tag {BIDI}gnp.exe # " + "x" * 20_000 + " the end"
     provider.on("tag in disguise", calling("bash", command=command), Reply("refused"))
     options = [{"label": f"Yes{BIDI}on", "description": f"a{BIDI}b"}]
     question = {"question": f"Sure{BIDI}?", "header": "Sure", "options": options}
@@ -154,10 +156,11 @@ def test_what_is_decided_about_hides_nothing(pages: Pages, machine: Machine, pro
     form_session, _ = ask(machine, f"Form{BIDI}mrof", [field])
     page = pages.open(machine, "/#/inbox")
     cards = page.get_by_role("main").get_by_role("article")
-    asked = cards.filter(has_text="git tag")
+    asked = cards.filter(has_text="gnp.exe")
     expect(asked.locator(".ask-code")).to_contain_text("git tag ⟨U+202E⟩gnp.exe")
-    expect(asked.locator(".ask-code")).to_contain_text("characters)")
-    assert len(asked.locator(".ask-code").inner_text()) < 20_100
+    asked.get_by_role("button", name="Read on").click()
+    asked.locator(".ask-view").evaluate("(view) => (view.scrollTop = view.scrollHeight)")
+    expect(asked.locator(".ask-code")).to_contain_text("x the end")
     expect(cards.filter(has_text="Sure⟨U+202E⟩?")).to_contain_text("Yes⟨U+202E⟩on")
     expect(cards.filter(has_text="Form⟨U+202E⟩mrof")).to_contain_text("Field⟨U+202E⟩x")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from playwright.sync_api import expect
-from tests.acceptance.page.actions import ask_cards, conversation, is_idle, send
+from tests.acceptance.page.actions import ask_cards, conversation, is_idle, look_away, press, send
 from tests.acceptance.page.conftest import Pages
 from tests.acceptance.page.machine import Machine
 from tests.acceptance.page.provider import Provider, Reply, calling
@@ -80,7 +80,8 @@ def test_a_question_is_answered(pages: Pages, machine: Machine, provider: Provid
     page = pages.open(machine, "/#/inbox")
     card = page.get_by_role("article").filter(has_text="Which colour?")
     card.get_by_role("radio", name="Blue").check()
-    card.get_by_role("button", name="Answer").click()
+    press(card.get_by_role("button", name="Answer"))
+    look_away(page)
     expect(card).to_have_count(0)
     page.goto(f"{machine.url}/#/s/{session}")
 
@@ -131,6 +132,8 @@ def test_a_request_that_was_answered_elsewhere_says_so(pages: Pages, machine: Ma
         expect(answered).to_contain_text("git tag elsewhere")
         expect(ask_cards(tab).filter(has_text="git tag elsewhere")).to_have_count(0)
     expect(conversation(page)).to_contain_text("somebody allowed it")
+    for tab in (page, other):
+        look_away(tab)
     page.clock.fast_forward(7_000)
     for tab in (page, other):
         expect(tab.get_by_role("article").filter(has_text="Answered elsewhere")).to_have_count(0)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from holdfast.schema.prompt import Admission, AgentInput, FileInput, JsonFormat, PromptInput, SkillInput, TextFormat
     from holdfast.schema.pty import Pty, PtySize, PtyTicket
     from holdfast.schema.question import QuestionRequest
-    from holdfast.schema.rendered import ApprovalLink, CallBody, Entry
+    from holdfast.schema.rendered import ApprovalLink, CallBody, Entry, PermissionPreview
     from holdfast.schema.retention import PurgeReport
     from holdfast.schema.session import ForkBefore, ForkThrough, Revert, Session, SessionActive
     from holdfast.schema.session_message import SessionMessage
@@ -761,6 +761,14 @@ class PermissionsGroup:
         """One pending permission request of a Session or a descendant. Fails with PermissionNotFoundError, SessionNotFoundError."""
         return await self._core.call(
             operations.PERMISSIONS_GET,
+            params={"sessionID": session_id, "requestID": request_id},
+            options=options,
+        )
+
+    async def preview(self, session_id: str, *, request_id: str, options: Options | None = None) -> PermissionPreview:
+        """What a pending permission request would allow, whole: the exact command, every change to files, or the input of the call. Fails with PermissionNotFoundError, SessionNotFoundError."""
+        return await self._core.call(
+            operations.PERMISSIONS_PREVIEW,
             params={"sessionID": session_id, "requestID": request_id},
             options=options,
         )

@@ -33,7 +33,7 @@ from holdfast.schema.permission import PermissionRequest, SavedApproval
 from holdfast.schema.prompt import Admission
 from holdfast.schema.pty import Pty, PtyTicket
 from holdfast.schema.question import QuestionRequest
-from holdfast.schema.rendered import ApprovalLink, CallBody, Entry
+from holdfast.schema.rendered import ApprovalLink, CallBody, Entry, PermissionPreview
 from holdfast.schema.retention import PurgeReport
 from holdfast.schema.session import Revert, Session, SessionActive
 from holdfast.schema.session_message import SessionMessage
@@ -287,6 +287,9 @@ PERMISSIONS_LINK: Operation[ApprovalLink] = Operation(
 )
 PERMISSIONS_GET: Operation[PermissionRequest] = Operation(
     "GET", "/api/session/{sessionID}/permission/{requestID}", frozenset({400, 401, 404}), "data", PermissionRequest
+)
+PERMISSIONS_PREVIEW: Operation[PermissionPreview] = Operation(
+    "GET", "/api/session/{sessionID}/permission/{requestID}/preview", frozenset({400, 401, 404}), "data", PermissionPreview
 )
 PERMISSIONS_REPLY: Operation[None] = Operation(
     "POST", "/api/session/{sessionID}/permission/{requestID}/reply", frozenset({400, 401, 404}), "void"

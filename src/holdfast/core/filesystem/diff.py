@@ -15,6 +15,8 @@ else:
     difflib = deferred("difflib")
 
 MAX_PATCH_BYTES = 256 * 1024
+WHOLE_PATCH_BYTES = 32 * 1024 * 1024
+"""Of a patch that a person reads before it is applied: two files of the largest size that tools write."""
 MAX_COMPARED_LINES = 4000
 CONTEXT_LINES = 3
 NO_FINAL_NEWLINE = "\\ No newline at end of file"
@@ -31,8 +33,8 @@ class FileDiff(Record):
     status: Literal["added", "deleted", "modified"]
 
 
-def file_diff(resource: str, before: bytes | None, after: bytes | None) -> FileDiff:
-    """Compare two contents; None means that the file does not exist."""
+def file_diff(resource: str, before: bytes | None, after: bytes | None, *, most: int = MAX_PATCH_BYTES) -> FileDiff:
+    """Compare two contents; None means that the file does not exist. A patch has at most `most` bytes."""
     status: Literal["added", "deleted", "modified"]
     status = "added" if before is None else "deleted" if after is None else "modified"
     old, new = decode(before or b""), decode(after or b"")
@@ -42,7 +44,7 @@ def file_diff(resource: str, before: bytes | None, after: bytes | None) -> FileD
     opcodes = _compare(a, b)
     return FileDiff(
         file=resource,
-        patch=_patch(resource, a, b, opcodes),
+        patch=_patch(resource, a, b, opcodes, most),
         additions=sum(b_end - b_start for _, _, _, b_start, b_end in opcodes),
         deletions=sum(a_end - a_start for _, a_start, a_end, _, _ in opcodes),
         status=status,
@@ -78,12 +80,12 @@ def _compare(a: list[str], b: list[str]) -> list[Opcode]:
     ]
 
 
-def _patch(resource: str, a: list[str], b: list[str], opcodes: list[Opcode]) -> str | None:
+def _patch(resource: str, a: list[str], b: list[str], opcodes: list[Opcode], most: int) -> str | None:
     parts = [f"--- {resource}\n+++ {resource}\n"]
     size = 0
     for line in _hunks(a, b, opcodes):
         size += len(line.encode())
-        if size > MAX_PATCH_BYTES:
+        if size > most:
             return None
         parts.append(line if line.endswith("\n") else f"{line}\n{NO_FINAL_NEWLINE}\n")
     return "".join(parts)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from holdfast.protocol import permissions as protocol
     from holdfast.schema.permission import PermissionRequest, SavedApproval
+    from holdfast.schema.rendered import PermissionPreview
     from holdfast.server.types import ApiCall
 
 
@@ -72,6 +73,14 @@ async def link(call: ApiCall) -> ApprovalLink:
     links = call.runtime.page_access.links
     made = await links.make(session.id, request.id, payload.seconds, token_id=call.caller.token)
     return ApprovalLink(path=f"/#/approve/{made.token}", expires=made.expires)
+
+
+async def preview(call: ApiCall) -> PermissionPreview:
+    from holdfast.server.call_preview import permission_preview  # brings everything that plans a change
+
+    async with asking(call) as (services, session):
+        request = await services.permissions.get(session.id, call.params.request_id)
+    return await permission_preview(call.runtime, session, request, call.caller)
 
 
 async def reply(call: ApiCall) -> None:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 
+from holdfast.text.visible_text import HIDDEN
+
 LINE = 20_000
 """Characters of one line; more is left out with a note."""
 
-_INVISIBLE = (
-    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls, except tab and line feed
-    "\u00ad\u061c\u180e\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff"  # no text has them; JSON may
-    "\U000e0000-\U000e0fff"  # tags, further variation selectors
-)
-_SPECIAL = re.compile(f'[&<>"{_INVISIBLE}]')
-_HIDDEN = re.compile(f"[{_INVISIBLE}]")
+_SPECIAL = re.compile(f'[&<>"{HIDDEN}]')
+_HIDDEN = re.compile(f"[{HIDDEN}]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
 

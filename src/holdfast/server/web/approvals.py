@@ -14,10 +14,10 @@ import msgspec
 
 from holdfast.core.event.author import authored
 from holdfast.core.page_access.approval_links import LinkUnusable
-from holdfast.schema.exceptions import MessageNotFound, NotFound, PermissionNotFound, SessionNotFound
+from holdfast.schema.exceptions import PermissionNotFound, SessionNotFound
 from holdfast.schema.overview import OpenRequest
 from holdfast.schema.record import Record
-from holdfast.schema.rendered import CallBody
+from holdfast.schema.rendered import PermissionPreview
 from holdfast.server.caller import Caller
 from holdfast.server.throttle import Throttle
 
@@ -50,7 +50,7 @@ class ApprovalReplyPayload(Record):
 
 class Approval(Record):
     request: OpenRequest
-    body: CallBody
+    preview: PermissionPreview
 
 
 class Approvals:
@@ -62,7 +62,10 @@ class Approvals:
         """Raises LinkUnusable and TooManyAttempts."""
         async with self._linked(scope, payload.token) as (services, link, session):
             permission = await services.permissions.get(link.session_id, link.request_id)
-        return Approval(request=await self._described(link, session, permission), body=await self._body(permission))
+        from holdfast.server.call_preview import permission_preview  # brings everything that plans a change
+
+        preview = await permission_preview(self._runtime, session, permission, LINK)
+        return Approval(request=await self._described(link, session, permission), preview=preview)
 
     async def reply(self, scope: Scope, payload: ApprovalReplyPayload) -> None:
         """Raises LinkUnusable and TooManyAttempts."""
@@ -105,16 +108,3 @@ class Approvals:
             since=link.since,
             permission=permission,
         )
-
-    async def _body(self, permission: PermissionRequest) -> CallBody:
-        """What the waiting tool call was given. A request without a call has nothing more to show."""
-        from holdfast.server.handlers import rendered  # brings everything that renders
-
-        if (source := permission.source) is None:
-            return CallBody(html="")
-        try:
-            return await rendered.call_body(
-                self._runtime, permission.session_id, source.message_id, source.call_id, reader=LINK
-            )
-        except (NotFound, MessageNotFound):  # not every request with a source comes from a stored call
-            return CallBody(html="")

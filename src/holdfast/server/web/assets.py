@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from holdfast.schema.exceptions import NotFound
 from holdfast.schema.frozen import Frozen
 from holdfast.server.types import HttpReply
+from holdfast.text.visible_text import BLANK, HIDDEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +77,8 @@ class Assets:
         """The document, which says whether the server needs a sign-in and whether the browser seems to have one."""
         state = (
             f'data-version="{self.version}" data-auth="{"required" if auth else "none"}" '
-            f'data-signed-in="{"true" if signed_in else "false"}"'
+            f'data-signed-in="{"true" if signed_in else "false"}" '
+            f'data-hidden="{_script_ranges(HIDDEN)}" data-blank="{_script_ranges(BLANK)}"'
         )
         document = self._index.replace("<html", f"<html {state}", 1)
         return HttpReply(200, document.encode(), MEDIA_TYPES["html"], [*SECURITY, *NOT_KEPT])
@@ -116,6 +118,11 @@ def read_assets(folder: Traversable, prefix: str = "") -> dict[str, bytes]:
 
 def compressed(data: bytes) -> bytes:
     return gzip.compress(data, 9, mtime=0)
+
+
+def _script_ranges(ranges: str) -> str:
+    """Ranges of characters as JavaScript writes them."""
+    return re.sub(r"\\(?:x|u|U)([0-9a-f]+)", lambda code: f"\\u{{{code[1].lstrip('0') or '0'}}}", ranges)
 
 
 def _version(content: Mapping[str, bytes]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from holdfast.core.filesystem.descriptor import read_file
-from holdfast.core.filesystem.diff import FileDiff, file_diff
+from holdfast.core.filesystem.diff import WHOLE_PATCH_BYTES, FileDiff, file_diff
 from holdfast.core.filesystem.editor_files import NOT_BY_PATCH
 from holdfast.core.filesystem.errors import FileError, FileTooLarge, NotText, TargetExists, TargetMissing
 from holdfast.core.filesystem.location_files import LocationFiles
@@ -115,7 +115,8 @@ def apply_patch_tool(files: LocationFiles, permissions: Authorizer) -> Tool[Patc
 
 def planned(files: LocationFiles, given: PatchInput) -> tuple[FileDiff, ...]:
     """What a call would change now. Nothing is written. Blocks."""
-    return _output(_plan([_locate(files, operation) for operation in _parsed(given.patch_text)])).files
+    steps = _plan([_locate(files, operation) for operation in _parsed(given.patch_text)])
+    return tuple(file_diff(step.target.resource, step.before, step.after, most=WHOLE_PATCH_BYTES) for step in steps)
 
 
 def _parsed(text: str) -> "list[patches.Operation]":

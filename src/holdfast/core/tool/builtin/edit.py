@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from holdfast.core.filesystem.descriptor import read_file
-from holdfast.core.filesystem.diff import FileDiff, file_diff
+from holdfast.core.filesystem.diff import WHOLE_PATCH_BYTES, FileDiff, file_diff
 from holdfast.core.filesystem.editor_files import UNSAVED
 from holdfast.core.filesystem.errors import NotText, StaleContent
 from holdfast.core.filesystem.location_files import LocationFiles
@@ -99,10 +99,12 @@ def edit_tool(
 def planned(files: LocationFiles, given: EditInput) -> tuple[FileDiff, ...]:
     """What a call would change now. Nothing is written. Blocks."""
     with file_failures(f"Unable to edit {given.path}"):
+        target = files.resolve(given.path, "write")
         try:
-            return _prepare(files.resolve(given.path, "write"), given).output.files
+            prepared = _prepare(target, given)
         except replacement.TextNotMatched as mismatch:
             raise ToolFailure(mismatch.reason) from None
+        return (file_diff(target.resource, prepared.before, prepared.after, most=WHOLE_PATCH_BYTES),)
 
 
 class _Edit(Frozen):

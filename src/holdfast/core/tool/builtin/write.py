@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from holdfast.core.filesystem.descriptor import read_file
-from holdfast.core.filesystem.diff import FileDiff, file_diff
+from holdfast.core.filesystem.diff import WHOLE_PATCH_BYTES, FileDiff, file_diff
 from holdfast.core.filesystem.editor_files import UNSAVED
 from holdfast.core.filesystem.errors import FileTooLarge, TargetMissing
 from holdfast.core.filesystem.location_files import LocationFiles
@@ -102,7 +102,8 @@ def planned(files: LocationFiles, given: WriteInput) -> tuple[FileDiff, ...]:
         except TargetMissing:
             before = None
         keep_crlf = files.settings().line_endings == "as_before"
-        return (file_diff(target.resource, before, _encode(before, given, keep_crlf=keep_crlf)),)
+        after = _encode(before, given, keep_crlf=keep_crlf)
+        return (file_diff(target.resource, before, after, most=WHOLE_PATCH_BYTES),)
 
 
 def _content(given: WriteInput, value: dict[str, Any]) -> Sequence[TextContent]:

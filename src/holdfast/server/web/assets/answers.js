@@ -1,6 +1,7 @@
 // The cards of questions and forms: fields, what makes them count, and the answer that is sent.
 import { h, lacks, plain, toast } from './dom.js';
 import { get, post, at, ApiError } from './data.js';
+import { guard } from './gate.js';
 
 let made = 0;
 const radioName = () => `choice${(made += 1)}`;
@@ -11,15 +12,13 @@ const optionText = ({ label, description }) => h('span', h('b', plain(label)), d
 /** Several questions, each with options to choose from, and free text unless it is ruled out. */
 export function questionBody(request, answer) {
 	const parts = request.question.questions.map(question);
-	const send = h('button.btn.primary', { disabled: true, 'data-do': 'once' }, 'Answer');
-	const check = () => (send.disabled = !parts.every((part) => part.value().length));
 	const path = `/question/${request.id}`;
-	const submit = (event) => {
-		event.preventDefault();
-		if (!send.disabled) answer('Answered', `${path}/reply`, { answers: parts.map((part) => part.value()) });
-	};
-	const dismiss = h('button.btn', { type: 'button', 'data-do': 'deny', onclick: () => answer('Dismissed', `${path}/reject`, {}) }, 'Dismiss');
-	return h('form.ask-body', { onsubmit: submit, oninput: check, onchange: check }, parts.map((part) => part.el),
+	const send = h('button.btn.primary', { 'data-do': 'once' }, 'Answer');
+	const missing = () => (parts.every((part) => part.value().length) ? null : 'Something is not answered.');
+	guard(send, (event) => answer('Answered', `${path}/reply`, { answers: parts.map((part) => part.value()) }, event), missing);
+	const dismiss = h('button.btn', { type: 'button', 'data-do': 'deny' }, 'Dismiss');
+	guard(dismiss, (event) => answer('Dismissed', `${path}/reject`, {}, event));
+	return h('form.ask-body', { onsubmit: (event) => event.preventDefault() }, parts.map((part) => part.el),
 		h('div.ask-acts', { 'data-needs': 'approve' }, send, dismiss, h('span.ask-hint', 'Dismissing ends the turn')), lacks('approve', 'Answering'));
 }
 
@@ -63,15 +62,15 @@ export function formBody(request, answer) {
 			if (!changed) return;
 		}
 	};
-	const submit = (event) => {
-		event.preventDefault();
-		answer('Answered', `/form/${request.id}/reply`, { answer: values() });
-	};
 	refresh();
-	return h('form.ask-body.fields', { onsubmit: submit, oninput: refresh, onchange: refresh }, asker(request.form), parts.map(({ el }) => el),
-		h('div.ask-acts', { 'data-needs': 'approve' }, h('button.btn.primary', { 'data-do': 'once' }, 'Answer'),
-			h('button.btn', { type: 'button', 'data-do': 'deny', onclick: () => answer('Declined', `/form/${request.id}/cancel`, { decline: true }) }, 'Decline')),
-		lacks('approve', 'Answering'));
+	const send = h('button.btn.primary', { 'data-do': 'once' }, 'Answer');
+	// Enter in a field presses this button too, in every browser.
+	guard(send, (event) => form.reportValidity() && answer('Answered', `/form/${request.id}/reply`, { answer: values() }, event));
+	const decline = h('button.btn', { type: 'button', 'data-do': 'deny' }, 'Decline');
+	guard(decline, (event) => answer('Declined', `/form/${request.id}/cancel`, { decline: true }, event));
+	const form = h('form.ask-body.fields', { onsubmit: (event) => event.preventDefault(), oninput: refresh, onchange: refresh }, asker(request.form), parts.map(({ el }) => el),
+		h('div.ask-acts', { 'data-needs': 'approve' }, send, decline), lacks('approve', 'Answering'));
+	return form;
 }
 
 /** Who gets the answer, in words that no server wrote. */

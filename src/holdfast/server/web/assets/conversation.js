@@ -1,7 +1,7 @@
 // The conversation of a Session as rows of a windowed list: which rows its entries make, how each is drawn, and the text that is being
 // written. It has no knowledge of events: an entry that changed arrives whole.
-import { h, ib, icon, put, dur, tok, usd, pct, moment, clockS, since, plural, spinner, skeleton, toast, TOOL_ICON } from './dom.js';
-import { state, live, get, sessionPath } from './data.js';
+import { h, ib, icon, put, dur, tok, usd, pct, moment, clockS, since, plural, spinner, skeleton, toast, visible, TOOL_ICON } from './dom.js';
+import { state, live, get, isBroken, sessionPath, stateOf } from './data.js';
 import { modelName } from './home.js';
 
 /**
@@ -25,9 +25,14 @@ export function estimate(row) {
 /** Rows by entry: an entry that did not change gives the same objects, which the list then leaves alone. */
 const made = new WeakMap();
 
+/** The failed answer after which nothing came. */
+let retryable = null;
+
 /** All rows, oldest first. @returns {Row[]} */
 export function rowsOf(entries, children) {
 	const rows = [];
+	const shown = state.at == null ? state.status?.session : null;
+	retryable = shown && stateOf(shown) === 'failed' ? entries.findLast((entry) => entry.type !== 'mark') : null;
 	const work = { turns: 0, start: 0, cost: 0, files: 0, additions: 0, deletions: 0 };
 	for (const entry of entries) {
 		rows.push(...rowsOfEntry(entry, children, 0));
@@ -69,7 +74,7 @@ function summaryRow(entry, work) {
 }
 
 function rowsOfEntry(entry, children, depth) {
-	const shape = `${state.detail}${depth}${entry.type === 'assistant' ? childKey(entry, children) : ''}`;
+	const shape = `${state.detail}${depth}${isBroken(entry)}${entry === retryable}${entry.type === 'assistant' ? childKey(entry, children) : ''}`;
 	const known = made.get(entry);
 	if (known?.shape === shape) return known.rows;
 	const rows = entry.type === 'assistant' ? assistantRows(entry, children, depth) : [plainRow(entry)];
@@ -83,34 +88,35 @@ const childKey = (entry, children) => entry.parts.filter((part) => part.childID 
 	.map((part) => `${part.id}${children.get(part.childID)?.revision ?? 0}`).join();
 
 // Revisions are short, or the very string that is shown: texts must not be in memory twice.
-const plainRow = (entry) => row(entry.type, entry, entry.id, [entry.open, entry.html?.length, entry.title, entry.error, entry.exit].join('|'));
-const textRevision = (part) => (part.open ? `open ${part.html?.length ?? 0}` : part.html ?? '');
-const callRevision = (call) => [call.id, call.status, call.title, call.outcome, call.additions, call.deletions, call.peek, call.body].join('|');
+const plainRow = (entry) => row(entry.type, entry, entry.id, [entry.open && isBroken(entry), entry.open, entry.html?.length, entry.title, entry.error, entry.exit].join('|'));
+const textRevision = (part, broken) => (part.open ? `open ${part.html?.length ?? 0} ${broken} ${part.partial?.length}` : part.html ?? '');
+const callRevision = (call, broken) => [call.time.completed ? '' : broken, call.id, call.status, call.title, call.outcome, call.additions, call.deletions, call.peek, call.body].join('|');
 
 function assistantRows(entry, children, depth) {
 	const rows = [];
 	let group = null;
 	const outline = state.detail === 'outline';
+	const broken = isBroken(entry);
 	for (const part of entry.parts) {
 		const id = `${entry.id}/${part.id}`;
 		if (part.type === 'tool' && part.childID) {
 			group = null;
-			rows.push(row('task', entry, id, callRevision(part) + opened.has(part.id), { part }));
+			rows.push(row('task', entry, id, callRevision(part, broken) + opened.has(part.id), { part }));
 			if (opened.has(part.id)) rows.push(...childRows(part, children, depth + 1));
 		} else if (part.type === 'tool') {
 			if (outline) continue;
 			if (!group) rows.push((group = row('tools', entry, id, '', { calls: [] })));
 			group.calls.push(part);
-			group.rev += callRevision(part);
+			group.rev += callRevision(part, broken);
 		} else {
 			if (part.type === 'reasoning' && outline) continue;
-			if (part.type === 'text' && !part.html && !part.open) continue;
+			if (part.type === 'text' && !part.html && !part.open && !part.brokenOff) continue;
 			group = null;
-			rows.push(row(part.type, entry, id, textRevision(part), { part }));
+			rows.push(row(part.type, entry, id, textRevision(part, broken), { part }));
 		}
 	}
-	if (entry.error) rows.push(row('failure', entry, `${entry.id}/failure`, entry.error));
-	if (entry.open && !entry.parts.length) rows.push(row('opening', entry, `${entry.id}/opening`, ''));
+	if (entry.error) rows.push(row('failure', entry, `${entry.id}/failure`, `${entry.error}${entry === retryable}`));
+	if (entry.open && !entry.parts.length) rows.push(row('opening', entry, `${entry.id}/opening`, `${broken}`));
 	if (rows.length) rows[0].first = true;
 	return rows;
 }
@@ -148,7 +154,7 @@ const turnButton = (turn) => h('button.tn', {
 const DRAW = {
 	user: drawUser, text: drawText, reasoning: drawReasoning, tools: (item) => h('div.list.tools', item.calls.map((part) => drawCall(item.entry, part))),
 	task: drawTask, childend: drawChildEnd, shell: drawShell, compaction: drawCompaction, mark: drawMark, summary: drawSummary, turn: drawTurn,
-	failure: drawFailure, opening: () => h('p.opening.dim', spinner(), 'Waiting for the model'), edge: (item) => item.draw(),
+	failure: drawFailure, opening: drawOpening, edge: (item) => item.draw(),
 };
 
 function drawUser({ entry }, context) {
@@ -176,29 +182,38 @@ function drawFile({ name, mime, uri }) {
 	return h('figure.image', h('img', { src: url, alt: name, onload: () => URL.revokeObjectURL(url) }), chip);
 }
 
-function drawText({ part, id }) {
-	const el = h('div.md', { html: part.html, class: part.open ? 'streaming' : '' });
-	if (part.open) paint(el, id);
-	return el;
+function drawOpening({ entry }) {
+	return isBroken(entry) ? brokenOff('It broke off before an answer') : h('p.opening.dim', spinner(), 'Waiting for the model');
 }
 
-function drawReasoning({ part, id }) {
+/** Said at the end of what a process left, in place of a cursor, a spinner or a clock. */
+const brokenOff = (text = 'It broke off here') => h('p.broken.dim', icon('alert'), state.at == null ? text : 'Not complete at this moment');
+
+function drawText({ part, id, entry }) {
+	const broken = part.open && isBroken(entry);
+	const el = h('div.md', { html: part.html, class: part.open && !broken ? 'streaming' : '' });
+	if (part.open) paint(el, id, broken, part.partial);
+	return broken || part.brokenOff ? h('div', el, brokenOff()) : el;
+}
+
+function drawReasoning({ part, id, entry }) {
+	const writes = part.open && !isBroken(entry);
 	const took = part.time?.completed ? `Thought for ${dur(part.time.completed - part.time.created)}` : 'Thought';
 	const body = h('div.md', { html: part.html });
-	if (part.open) paint(body, id);
+	if (part.open) paint(body, id, !writes, part.partial);
 	return h('details.think', unfold(id, state.detail === 'full'),
-		h('summary', icon('think'), part.open ? 'Thinking' : took, part.open ? spinner() : null, icon('right')), body);
+		h('summary', icon('think'), writes ? 'Thinking' : part.open ? 'Thought, until it broke off' : took, writes ? spinner() : null, icon('right')), body);
 }
 
 const CALL_CLASS = { error: 'bad', waiting: 'asking' };
 function drawCall(entry, part) {
 	const key = `${entry.id}/${part.id}`;
 	const body = h('div.call-body');
-	const waits = part.status === 'running' || part.status === 'pending';
-	const right = waits ? [h('span.sr', part.status === 'pending' ? 'is being written' : 'is running'), spinner(), since(part.time.ran ?? part.time.created)]
+	const begun = part.status === 'running' || part.status === 'pending';
+	const right = begun && isBroken(entry) ? h('span.warnt', state.at != null ? 'was running' : part.status === 'pending' ? 'never ran' : 'outcome unknown') : begun ? [h('span.sr', part.status === 'pending' ? 'is being written' : 'is running'), spinner(), since(part.time.ran ?? part.time.created)]
 		: part.status === 'waiting' ? h('span.warnt', 'waits for you')
 			: [h('span.out', part.outcome || (part.status === 'error' ? 'failed' : '')), changes(part), took(part)];
-	const sum = h('summary', { class: part.status }, icon(TOOL_ICON[part.name] || (part.name.includes('_') ? 'plug' : 'bolt')), h('b', part.name),
+	const sum = h('summary', { class: `is-${part.status}` }, icon(TOOL_ICON[part.name] || (part.name.includes('_') ? 'plug' : 'bolt')), h('b', part.name),
 		h('code', part.title), h('span.grow'), right);
 	const toggled = () => {
 		setOpen(key, el.open);
@@ -235,16 +250,17 @@ async function fillCall(body, entry, part) {
 	}
 }
 
-function drawTask({ part }, context) {
+function drawTask({ part, entry }, context) {
 	const open = opened.has(part.id);
 	const toggle = () => {
 		setOpen(part.id, !open);
 		context.unfoldChild(part.childID, !open);
 	};
-	const running = part.status === 'running' || part.status === 'pending';
+	const begun = part.status === 'running' || part.status === 'pending';
+	const broken = begun && isBroken(entry);
 	const button = h('button.call.taskbtn', { type: 'button', 'aria-expanded': String(open), class: CALL_CLASS[part.status] || '', onclick: toggle },
 		icon('branch'), h('b', part.name), h('span.t-arg', part.title), h('span.grow'),
-		running ? [spinner(), since(part.time.ran ?? part.time.created)] : h('span.out', part.outcome || ''), took(part), icon(open ? 'down' : 'right'));
+		broken ? h('span.warnt', state.at == null ? 'broke off' : 'was running') : begun ? [spinner(), since(part.time.ran ?? part.time.created)] : h('span.out', part.outcome || ''), took(part), icon(open ? 'down' : 'right'));
 	return h('div.list.tools.task', h('div.callbox', button, part.peek ? h('pre.peek', part.peek) : null));
 }
 
@@ -256,16 +272,18 @@ function drawChildEnd({ part, child }) {
 
 function drawShell({ entry, id }) {
 	const out = h('pre.term', { html: entry.html, tabindex: 0, role: 'region', 'aria-label': `Output of ${entry.command}` });
-	if (entry.open) paint(out, `${id}/${id}`);
+	const broken = entry.open && isBroken(entry);
+	if (entry.open) paint(out, `${id}/${id}`, broken);
 	return h('div.list.tools', h('details.call', { open: true, class: entry.exit ? 'bad' : '' },
 		h('summary', icon('terminal'), h('b', 'You ran'), h('code', entry.command), h('span.grow'),
-			entry.open ? spinner() : h('span.out', entry.exit == null ? '' : `exit ${entry.exit}`)), out));
+			broken ? h('span.warnt', 'outcome unknown') : entry.open ? spinner() : h('span.out', entry.exit == null ? '' : `exit ${entry.exit}`)), out));
 }
 
 function drawCompaction({ entry, id }) {
 	const body = h('div.md', { html: entry.html });
-	if (entry.open) paint(body, `${id}/${id}`);
-	const label = entry.open ? [spinner(), h('b', 'Compacting'), h('span.dim', 'a summary of older history is written')]
+	const broken = entry.open && isBroken(entry);
+	if (entry.open) paint(body, `${id}/${id}`, broken);
+	const label = broken ? [icon('alert'), h('b', 'Compaction'), h('span.dim', state.at == null ? 'broke off' : 'was under way')] : entry.open ? [spinner(), h('b', 'Compacting'), h('span.dim', 'a summary of older history is written')]
 		: entry.error ? [icon('alert'), h('b', 'Compaction failed'), h('span', entry.error)] : [icon('fold'), h('b', 'Compacted'), h('span.dim', entry.reason)];
 	return h('details.mark.cmp', unfold(id), h('summary', h('span.mark-l', label, icon('right'))),
 		h('div.cmp-body', h('p.dim', 'From here on the model reads this instead of what is above. You still see everything.'), body));
@@ -302,23 +320,25 @@ function drawTurn({ entry, turn }, context) {
 }
 
 function drawFailure({ entry }, context) {
+	if (entry.error.startsWith('Suspended')) return h('div.mark', h('span.mark-l', icon('stop'), h('b', 'The server was stopped here'), h('span', 'The next one goes on.')));
 	if (/interrupted/i.test(entry.error)) return h('div.mark', h('span.mark-l', icon('stop'), h('b', 'Interrupted'), h('span', entry.error)));
 	return h('div.turnfail', { role: 'note' }, icon('alert'), h('div', h('b', 'The turn failed'), h('p', entry.error),
-		h('div.row', h('button.btn.small', { type: 'button', 'data-needs': 'prompt', onclick: () => context.retry() }, 'Try again'),
+		h('div.row', entry === retryable ? h('button.btn.small', { type: 'button', 'data-needs': 'prompt', onclick: () => context.retry() }, 'Try again') : null,
 			h('button.btn.small', { type: 'button', onclick: () => copy(entry.error) }, 'Copy details'))));
 }
 
 // ---- text that is being written
 const MOST_OPEN = 20_000; // characters of an open block that are shown
 
-/** Draws what came since the last time: finished blocks once, then the open one as text. */
-export function paint(box, name) {
-	const text = live.get(name);
+/** Draws what came since the last time: finished blocks once, then the open one as text. Of a broken text nothing more comes.
+ * `partial` is what the server keeps of it, for as long as no live text has come. */
+export function paint(box, name, broken = false, partial = '') {
+	const text = live.get(name) ?? (partial ? { kind: 'text', blocks: [], index: 0, tail: partial } : null);
 	if (!text) return;
 	if (box.text !== text) {
 		box.replaceChildren();
 		Object.assign(box, { text, done: 0, tail: null });
-		box.classList.add('streaming');
+		box.classList.toggle('streaming', !broken);
 	}
 	for (; text.blocks[box.done] != null; box.done++) {
 		box.tail?.remove();
@@ -327,7 +347,7 @@ export function paint(box, name) {
 	}
 	if (!text.tail) return;
 	if (!box.tail) box.append((box.tail = h(text.kind === 'text' || text.kind === 'reasoning' ? 'p.tail' : 'pre.tail.term')));
-	box.tail.textContent = text.tail.slice(-MOST_OPEN);
+	box.tail.textContent = visible(text.tail.slice(-MOST_OPEN));
 }
 
 /** Draws text into the row that shows it, if it is in the document. */
@@ -346,5 +366,5 @@ function paintInput(name) {
 	if (!call || !text) return;
 	let tail = call.querySelector('.writing');
 	if (!tail) call.append((tail = h('pre.peek.writing')));
-	tail.textContent = text.tail.slice(-2000);
+	tail.textContent = visible(text.tail.slice(-2000));
 }

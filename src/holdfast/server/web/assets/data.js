@@ -6,8 +6,9 @@ import { clockOffset } from './dom.js';
  *   A message or a mark, as `GET …/rendered` gives it. See schema/rendered.py for the fields of each type.
  * @typedef {{session: object, rootID: string, state: string, waits?: object[], pending?: number, requests?: number, line?: string,
  *   context?: {used: number, limit?: number}}} OverviewSession
- * @typedef {{id: string, kind: 'permission'|'question'|'form'|'recovery', sessionID: string, ancestors?: string[], titles?: string[],
- *   directory?: string, agent?: string, since: number, permission?: object, question?: object, form?: object, activity?: object}} OpenRequest
+ * @typedef {{id: string, kind: 'permission'|'question'|'form'|'recovery'|'budget', sessionID: string, ancestors?: string[], titles?: string[],
+ *   directory?: string, agent?: string, since: number, permission?: object, question?: object, form?: object, activity?: object, waiting?: string[]}}
+ *   OpenRequest  `budget` requests are made here; `waiting` are the Sessions that wait for the budget.
  * @typedef {{kind: string, blocks: string[], index: number, tail: string}} LiveText
  *   Text that is being written: finished Markdown blocks as HTML, and the open one, number `index`, as text.
  */
@@ -81,6 +82,7 @@ const parsed = async (response) => (response.status === 204 ? null : response.js
 /** Calls return the body whole, such as `{data, cursor}`, and raise ApiError. */
 export const get = async (path, query) => parsed(await send('GET', path, { query, signal: AbortSignal.timeout(READ_SECONDS * 1000) }));
 export const post = async (path, body = {}, { query, signal } = {}) => parsed(await send('POST', path, { query, body, signal }));
+export const put = async (path, body = {}) => parsed(await send('PUT', path, { body }));
 export const del = async (path, query) => parsed(await send('DELETE', path, { query }));
 
 /** The query that selects a directory. */
@@ -131,6 +133,9 @@ export const state = {
 	overview: new Map(),
 	/** @type {OpenRequest[]} */
 	requests: [],
+	/** Those that the server lists, and the ids of those that were answered here and may still be listed. */
+	asked: [],
+	dropped: new Map(),
 	/** Whether `overview` and `requests` were received. */
 	known: false,
 	/** The followed Session. @type {string|null} */
@@ -140,6 +145,8 @@ export const state = {
 	/** @type {Map<string, Entry>} */
 	entries: new Map(),
 	head: 0,
+	/** While the Session's work has broken off with its process: up to which sequence. */
+	brokenAt: null,
 	/** loading, ready, failed or gone */
 	load: 'loading',
 	error: null,
@@ -165,12 +172,42 @@ export function saveDraft(id, text) {
 
 /** What a Session does, in the words of the page: a key of STATE in dom.js. */
 export function stateOf(session) {
-	const waits = session.waits || [];
-	if (session.state === 'unfinished') return 'interrupted';
-	if (session.requests || waits.some((wait) => wait.kind === 'budget' || wait.kind === 'authorization')) return 'waiting';
-	if (session.state === 'waiting') return 'running';
-	if (session.state === 'running' && waits.some((wait) => wait.kind === 'retry')) return 'retrying';
-	return session.state;
+	const retrying = session.status === 'running' && (session.waits || []).some((wait) => wait.kind === 'retry');
+	return retrying ? 'retrying' : session.status;
+}
+
+const ORDER = ['waiting', 'paused', 'interrupted', 'blocked', 'retrying', 'running', 'resuming', 'pending'];
+/** What needs somebody comes first; among what is at rest only time counts. */
+export const rankOf = (session) => (ORDER.indexOf(stateOf(session)) + ORDER.length + 1) % (ORDER.length + 1);
+const AT_REST = new Set(['new', 'finished', 'failed', 'stopped', 'pending', 'blocked']);
+/** Whether nothing is under way in a Session, and nothing will be by itself. */
+export const isAtRest = (session) => AT_REST.has(stateOf(session));
+/** Whether a process works on it, or begins to with the next answer of a person. */
+export const isUnderWay = (session) => ['running', 'retrying', 'waiting'].includes(stateOf(session));
+/** Whether an entry that has no end is not worked on: its process ended, or it is looked at in the past. */
+export function isBroken(entry) {
+	if (state.at != null) return true;
+	if (entry.sessionID) return state.overview.get(entry.sessionID)?.state === 'unfinished';
+	return state.brokenAt != null && entry.seq <= state.brokenAt;
+}
+
+/** Budgets that stop work, as requests: one for each budget, whichever Sessions wait for it. */
+function budgetRequests() {
+	const found = new Map();
+	for (const shown of state.overview.values()) {
+		for (const { kind, id, since, what } of shown.waits || []) {
+			if (kind !== 'budget' || !what.includes(' used')) continue; // otherwise it has something left again
+			const owner = state.overview.get(id) ?? shown;
+			const request = found.get(id) ?? {
+				id: `budget ${id}`, kind: 'budget', sessionID: id, since, what, titles: [owner.session.title], directory: owner.session.location.directory,
+				ancestors: [owner.rootID], waiting: [],
+			};
+			request.since = Math.min(request.since, since);
+			request.waiting.push(shown.session.id, shown.rootID);
+			found.set(id, request);
+		}
+	}
+	return [...found.values()];
 }
 
 // ---- the followed Session
@@ -184,7 +221,7 @@ export function follow(id) {
 	following = true;
 	live.clear();
 	Object.assign(state, {
-		session: id, status: null, entries: new Map(), head: 0, load: 'loading', error: null, cursor: null, turn: null, missed: 0,
+		session: id, status: null, entries: new Map(), head: 0, brokenAt: null, load: 'loading', error: null, cursor: null, turn: null, missed: 0,
 	});
 	restart();
 }
@@ -264,7 +301,7 @@ const MOST_TAIL = 200_000; // characters of a block without an end that are kept
 function addText(frame) {
 	const name = `${frame.messageID}/${frame.partID ?? frame.messageID}`;
 	let text = live.get(name);
-	if (!text) live.set(name, (text = { kind: frame.kind, blocks: [], index: 0, tail: '' }));
+	if (!text || text.stale) live.set(name, (text = { kind: frame.kind, blocks: [], index: 0, tail: '' }));
 	if (frame.html != null) {
 		text.blocks[frame.index] = frame.html;
 		if (frame.index >= text.index) Object.assign(text, { index: frame.index + 1, tail: '' });
@@ -280,7 +317,8 @@ const FRAMES = {
 		state.skew = clockOffset.ms = frame.now - Date.now();
 		if (frame.version !== html.version) state.outdated = frame.version;
 		html.role = frame.role ?? 'admin'; // what it may not do is hidden by app.css
-		live.clear();
+		// The server sends anew what is being written. What nobody writes any more stays in view.
+		for (const text of live.values()) text.stale = true;
 		if (state.session && !state.head) {
 			state.head = frame.head ?? 0;
 			loadNewest({ keepOlder: true });
@@ -312,11 +350,14 @@ const FRAMES = {
 	},
 	block: addText,
 	status(frame) {
+		const broken = frame.session.state === 'unfinished';
+		state.brokenAt = broken ? (state.brokenAt ?? state.head) : null;
 		state.status = frame;
 		emit('status');
 	},
 	overview(frame) {
 		state.overview = new Map(frame.sessions.map((session) => [session.session.id, session]));
+		if (state.known) setRequests(state.asked);
 		emit('overview');
 	},
 	requests(frame) {
@@ -329,10 +370,20 @@ const FRAMES = {
 };
 
 /** A request that was answered here leaves before the server says so. */
-export const dropRequest = (id) => setRequests(state.requests.filter((request) => request.id !== id));
+export function dropRequest(id) {
+	state.dropped.set(id, Date.now() + DROPPED);
+	setRequests(state.asked);
+	setTimeout(() => setRequests(state.asked), DROPPED); // the same request may be open again
+}
+const DROPPED = 3000;
 
-function setRequests(requests) {
+/** What the server lists and the budgets that stop work, without what was answered here a moment ago. */
+function setRequests(asked) {
 	const before = state.known ? new Set(state.requests.map((request) => request.id)) : null;
+	state.asked = asked;
+	for (const [id, until] of state.dropped) if (until <= Date.now()) state.dropped.delete(id);
+	const requests = [...asked, ...budgetRequests()].filter((request) => !state.dropped.has(request.id));
+	if (before && JSON.stringify(requests) === JSON.stringify(state.requests)) return;
 	state.requests = requests;
 	state.known = true;
 	emit('requests', { added: before ? requests.filter((request) => !before.has(request.id)) : [] });
@@ -478,11 +529,10 @@ async function poll(signal) {
 	setRequests(requests.data);
 	if (id) {
 		await loadNewest({ keepOlder: true });
-		const [session, pending, todos] = await Promise.all(
-			['', '/pending', '/todo'].map((rest) => get(sessionPath(id, rest)).then((body) => body.data)));
+		const paths = ['/api/overview', sessionPath(id, '/pending'), sessionPath(id, '/todo')];
+		const [shown, pending, todos] = await Promise.all(paths.map((path, i) => get(path, i ? null : { ids: id }).then((body) => body.data)));
 		if (signal.aborted) return false;
-		const found = state.overview.get(id) || { session, rootID: id, state: 'idle' };
-		FRAMES.status({ session: { ...found, session }, pending, todos, tree: { sessions: 1, cost: session.cost } });
+		FRAMES.status({ session: shown[0], pending, todos, tree: { sessions: 1, cost: shown[0].session.cost } });
 	}
 	Object.assign(state, { conn: 'polling', attempt: 0, lost: 0, stopping: false });
 	lostAt = null;

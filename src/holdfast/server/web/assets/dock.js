@@ -1,6 +1,6 @@
 // Below a conversation: the plan, open requests, pending inputs, and the composer.
-import { h, ib, icon, lacks, put, announce, toast, reconcile } from './dom.js';
-import { state, post, del, sessionPath } from './data.js';
+import { h, ib, icon, lacks, put, announce, plural, toast, reconcile } from './dom.js';
+import { state, post, del, isAtRest, isUnderWay, sessionPath } from './data.js';
 import { askList } from './home.js';
 import { composer } from './composer.js';
 import { isOpen, setOpen } from './conversation.js';
@@ -18,7 +18,7 @@ export function sessionDock(id, sent) {
 		current: () => {
 			const shown = shownSession();
 			const { agent, model } = shown?.session ?? {};
-			return { agent, model: model ?? lastModel(), used: shown?.context?.used, running: shown && shown.state !== 'idle' };
+			return { agent, model: model ?? lastModel(), used: shown?.context?.used, running: shown && isUnderWay(shown) };
 		},
 		chooseAgent: (agent) => act('The agent was not switched', post(sessionPath(id, '/agent'), { agent }), `${agent} answers from the next turn on`),
 		chooseModel: (model) => act('The model was not switched', post(sessionPath(id, '/model'), { model }), `${model.id} answers from the next turn on`),
@@ -31,9 +31,20 @@ export function sessionDock(id, sent) {
 		h('button.btn.small', { type: 'button', onclick: () => goTo(null) }, 'Back to now'));
 	writer.dataset.needs = 'prompt';
 	const look = lacks('prompt', 'Sending');
-	const el = h('footer.dock', plan, asks, pending, writer, look, past);
+	// Reading back, the cards are one line: an answer needs the whole card.
+	const open = () => {
+		el.classList.replace('slim', 'unslim');
+		asks.querySelector('.ask')?.focus();
+	};
+	const slim = h('button.btn.slim-asks', { type: 'button', onclick: open });
+	const el = h('footer.dock', plan, slim, asks, pending, writer, look, past);
 	const update = () => {
+		const own = state.requests.filter((request) => concerns(request, id));
+		slim.hidden = !own.length;
+		put(slim, icon('alert'), `${plural(own.length, 'request')} ${own.length === 1 ? 'needs' : 'need'} you`, h('span.dim', 'Show'));
+
 		const before = state.at != null;
+		if (before) slim.hidden = true;
 		for (const part of [plan, asks, pending, writer, look]) part.hidden = before || state.load === 'gone';
 		past.hidden = !before;
 		drawPlan(plan, state.status?.todos || []);
@@ -78,16 +89,17 @@ function drawPending(box, id, writer) {
 	const known = new Set(admitted.map((input) => input.id));
 	const own = outgoing(id).filter((item) => !known.has(item.id) && !state.entries.has(item.id));
 	const all = new Map([...admitted.map((input) => [input.id, input]), ...own.map((item) => [item.id, item])]);
-	const key = (input) => `${input.id} ${input.status || ''} ${input.delivery}`;
+	const rests = Boolean(shownSession() && isAtRest(shownSession()));
+	const key = (input) => `${input.id} ${input.status || ''} ${input.delivery} ${rests}`;
 	const byKey = new Map([...all.values()].map((input) => [key(input), input]));
 	const make = (name) => {
 		const input = byKey.get(name);
-		return input.status ? outgoingRow(input, writer) : pendingRow(id, input, writer);
+		return input.status ? outgoingRow(input, writer) : pendingRow(id, input, writer, rests);
 	};
 	for (const el of reconcile(box, [...byKey.keys()], make)) el.remove();
 }
 
-function pendingRow(id, input, writer) {
+function pendingRow(id, input, writer, rests) {
 	const queued = input.delivery === 'queue';
 	const text = input.prompt.description || input.prompt.text || (input.prompt.files || []).map((file) => file.name).join(', ');
 	const path = sessionPath(id, `/inbox/${input.id}/${queued ? 'steer' : 'queue'}`);
@@ -103,7 +115,8 @@ function pendingRow(id, input, writer) {
 		}
 	};
 	return h('div.pending', h('span.tag', queued ? 'Queued' : 'Steer'), h('span.pending-text', { title: text }, text),
-		h('span.dim.num', queued ? 'when it would go idle' : 'at the next boundary', ` · #${input.admittedSeq}`), change,
+		h('span.dim.num', rests ? 'waits: nothing runs' : queued ? 'when it would go idle' : 'at the next boundary', ` · #${input.admittedSeq}`),
+		rests ? h('button.btn.small', { type: 'button', 'data-needs': 'prompt', onclick: () => act('Not started', post(sessionPath(id, '/run'))) }, 'Run it now') : change,
 		ib('x', 'Withdraw', withdraw, { 'data-needs': 'prompt' }));
 }
 

@@ -1,6 +1,6 @@
 // The conversation on the page: which entries it shows, in a windowed list, now or as they were in the past.
 import { h, icon, put, announce, toast, skeleton, empty } from './dom.js';
-import { state, get, post, emit, follow, loadOlder, saveDraft, sessionPath } from './data.js';
+import { state, get, post, emit, follow, loadOlder, saveDraft, sessionPath, stateOf } from './data.js';
 import { WindowList, OVERSCAN } from './window-list.js';
 import { rowsOf, drawRow, estimate, markSelected, paintRow } from './conversation.js';
 import { act, fork, shownSession } from './session-actions.js';
@@ -102,8 +102,8 @@ export class Feed {
 		if (list.pinned) this.seen = state.head;
 		this.jump.hidden = list.pinned;
 		const fromEnd = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
-		if (list.pinned) this.dock?.classList.remove('slim');
-		else if (fromEnd > FAR) this.dock?.classList.add('slim');
+		if (list.pinned) this.dock?.classList.remove('slim', 'unslim');
+		else if (fromEnd > FAR && !this.dock?.classList.contains('unslim')) this.dock?.classList.add('slim');
 		if (!this.past && scroller.scrollTop < NEAR_TOP && state.cursor) this.readOlder();
 	}
 
@@ -126,8 +126,13 @@ export class Feed {
 			announceEnd(data);
 		}
 		if (topic === 'detail') this.redraw();
+		if (topic === 'overview' && this.children.size && !this.past) this.draw();
 		if (topic !== 'status') return;
 		this.drawCover();
+		const shown = shownSession();
+		const said = `${state.brokenAt} ${shown && stateOf(shown)}`;
+		if (this.said !== said && !this.past) this.draw();
+		this.said = said;
 		const reverted = shownSession()?.session.revert?.messageID;
 		if (this.revertedTo === reverted) return;
 		this.revertedTo = reverted;

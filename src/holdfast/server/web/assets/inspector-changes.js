@@ -1,7 +1,7 @@
 // The files that the Session's tools changed, each with its diff.
 import { h, icon, plural, toast } from './dom.js';
 import { get } from './data.js';
-import { diffTable } from './inspector-diff.js';
+import { diffTable } from './diff.js';
 import { figure, fold, nothing } from './inspector-parts.js';
 
 const MANY = 200;

@@ -5,7 +5,7 @@ import { route } from './app.js';
 
 export const shownSession = () => state.status?.session;
 /** Whether a request was made by a Session or one below it. */
-export const concerns = (request, id) => request.sessionID === id || request.ancestors?.includes(id);
+export const concerns = (request, id) => request.sessionID === id || request.ancestors?.includes(id) || request.waiting?.includes(id);
 
 /** Moves to the past, or with null back to now. */
 export function goTo(seq) {

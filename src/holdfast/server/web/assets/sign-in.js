@@ -67,7 +67,8 @@ export function approvalPage(token) {
 	const box = h('div.card.approval', brand(), skeleton(4));
 	const load = async () => {
 		try {
-			put(box, brand(), approval(await post('/web/approval', { token }), token, box));
+			const [shown, parts] = await Promise.all([post('/web/approval', { token }), Promise.all([import('./request.js'), import('./gate.js')])]);
+			put(box, brand(), approval(shown, token, box, ...parts));
 		} catch (error) {
 			if (!(error instanceof ApiError)) throw error;
 			if (error.status === 404) return put(box, brand(), unusable());
@@ -80,7 +81,8 @@ export function approvalPage(token) {
 
 const unusable = () => [h('h1', 'This link cannot be used'), h('p', 'It was used, it has expired, or the request was answered elsewhere.')];
 
-function approval({ request, body }, token, box) {
+/** The same view and the same rules as on a card: what is asked for once, whole, and the buttons below it. */
+function approval({ request, preview }, token, box, { requestView, wish }, { guard }) {
 	const { permission } = request;
 	const why = h('textarea', { rows: 2, placeholder: 'Reason, optional. The model reads it.', 'aria-label': 'Reason' });
 	const problem = h('p.err', { role: 'alert', hidden: true });
@@ -97,14 +99,12 @@ function approval({ request, body }, token, box) {
 			put(problem, icon('alert'), error.message);
 		}
 	};
+	const view = requestView(permission, async () => preview);
+	const once = guard(h('button.btn.primary', { type: 'button' }, 'Allow once'), reply('once', 'Allowed once'), view.blocked);
+	const deny = guard(h('button.btn.danger', { type: 'button' }, 'Deny'), reply('reject', 'Denied'));
 	return [
-		h('h1', `${request.agent || 'The agent'} asks: ${permission.action}`),
+		h('h1', `${plain(request.agent || 'The agent')} ${wish(permission)}`),
 		h('p.dim', plain((request.titles || []).join(' › ')), ` · since ${moment(Math.min(request.since, now()))}`),
-		h('pre.ask-code', { tabindex: 0, 'aria-label': 'What it asks for' }, h('code', plain(permission.resources.join('\n')))),
-		body?.html ? h('details.ask-diff', { open: true }, h('summary', h('span.dim', 'The call')),
-			h('div.tbl', { html: body.html, tabindex: 0, role: 'region', 'aria-label': 'The call' })) : null,
-		h('div.ask-acts', h('button.btn.primary', { type: 'button', onclick: reply('once', 'Allowed once') }, 'Allow once'),
-			h('button.btn.danger', { type: 'button', onclick: reply('reject', 'Denied') }, 'Deny')),
-		why, problem,
+		view.el, h('div.ask-acts', once, deny), why, problem,
 	];
 }

@@ -1,4 +1,4 @@
-// A unified patch as a table.
+// A unified patch as a table, and long content that is drawn a page at a time.
 import { h } from './dom.js';
 
 const HUNK = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)$/;
@@ -31,30 +31,37 @@ export function patchLines(patch) {
 
 const SIGN = { add: 'added', rem: 'removed' };
 
-/** A table with the numbers of lines before and after. At most `most` lines are drawn, the others on demand. */
-export function diffTable(patch, label, most = LONGEST) {
-	const lines = patchLines(patch);
-	const body = h('tbody', lines.slice(0, most).map(row));
-	const table = h('div.tbl', { tabindex: 0, role: 'region', 'aria-label': label }, h('table.diff', body));
-	if (!lines.length) return h('p.dim.note', 'There are no lines to show.');
-	if (lines.length <= most) return table;
-	const more = h('button.btn.small', { type: 'button' }, `Show ${lines.length - most} more lines`);
-	more.addEventListener('click', () => {
-		const shown = body.childElementCount;
-		body.append(...lines.slice(shown, shown + most).map(row));
-		if (body.childElementCount >= lines.length) more.remove();
-		else more.textContent = `Show ${lines.length - body.childElementCount} more lines`;
-	});
-	return h('div', table, more);
+/** Draws the first items into an element, and the next ones on demand. Returns the button for that, or null if all are drawn. */
+export function pages(el, items, draw, { most = LONGEST, noun = 'lines' } = {}) {
+	let drawn = 0;
+	const step = () => {
+		el.append(...items.slice(drawn, drawn + most).map(draw));
+		drawn = Math.min(items.length, drawn + most);
+		if (drawn === items.length) more.remove();
+		else more.textContent = `Show ${items.length - drawn} more ${noun}`;
+	};
+	const more = h('button.btn.small.more', { type: 'button', onclick: step });
+	step();
+	return drawn < items.length ? more : null;
 }
 
-function row(line) {
-	if (line.kind === 'hunk' || line.kind === 'note') return h(`tr.${line.kind}`, h('td', { colspan: 3 }, line.text || '⋯'));
+/** A table with the numbers of lines before and after. `text` makes hidden characters visible where a person decides. */
+export function diffTable(patch, label, { most = LONGEST, text = (line) => line } = {}) {
+	const lines = patchLines(patch);
+	if (!lines.length) return h('p.dim.note', 'There are no lines to show.');
+	const body = h('tbody');
+	const more = pages(body, lines, (line) => row(line, text), { most });
+	const table = h('div.tbl', { tabindex: 0, role: 'region', 'aria-label': label }, h('table.diff', body));
+	return more ? h('div', table, more) : table;
+}
+
+function row(line, text) {
+	if (line.kind === 'hunk' || line.kind === 'note') return h(`tr.${line.kind}`, h('td', { colspan: 3 }, text(line.text) || '⋯'));
 	return h(
 		'tr',
 		{ class: line.kind === 'same' ? '' : line.kind },
 		h('td.ln', String(line.old ?? '')),
 		h('td.ln', String(line.now ?? ''), SIGN[line.kind] ? h('span.sr', SIGN[line.kind]) : null),
-		h('td.cd', line.text),
+		h('td.cd', text(line.text)),
 	);
 }
