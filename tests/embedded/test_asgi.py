@@ -71,11 +71,11 @@ async def test_the_application_works_below_a_mount(project: Path, strips: bool, 
         AsyncClient(Below(path, AsgiTransport(mounted_at("/a gent", application, strips=strips)))) as client,
     ):
         assert (await client.health.get()).healthy
-        session = await client.sessions.create(id="ses_a/b", model=ECHO)
+        session = await client.sessions.create(id="ses_a-b", model=ECHO)
         await client.sessions.prompt(session.id, prompt=PromptInput(text="hi"))
         await client.sessions.wait(session.id)
-        assert len(await client.sessions.context("ses_a/b")) == 2
-        assert [item.id for item in (await hf.sessions.list(limit=1)).items] == ["ses_a/b"]
+        assert len(await client.sessions.context("ses_a-b")) == 2
+        assert [item.id for item in (await hf.sessions.list(limit=1)).items] == ["ses_a-b"]
     with pytest.raises((ApiError, ClientError)):
         await hf.sessions.list()
 

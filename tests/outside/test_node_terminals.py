@@ -16,6 +16,7 @@ from holdfast.client.errors import ClientError
 from holdfast.client.http import HttpTransport
 from holdfast.client.terminal import PtySocket
 from holdfast.client.transport import Request, SocketRefused
+from holdfast.schema.exceptions import ServiceUnavailable
 from holdfast.schema.pty import PtySize
 
 pytestmark = pytest.mark.anyio
@@ -166,7 +167,7 @@ async def test_a_server_that_cannot_be_reached_is_named(holdfast: Machine, serve
     async with client_of(first, holdfast) as here, client_of(second, holdfast) as there:
         made = (await here.ptys.create(command="/bin/cat")).data
         for call in (there.ptys.get(made.id), there.ptys.remove(made.id), there.ptys.connect(made.id)):
-            with pytest.raises(ClientError, match=r"503.* the server left at http://127\.0\.0\.1:1"):
+            with pytest.raises(ServiceUnavailable, match=r"the server left at http://127\.0\.0\.1:1"):
                 await call
         assert (await there.ptys.list()).data == []
         assert [pty.id for pty in (await here.ptys.list()).data] == [made.id]
@@ -217,7 +218,7 @@ async def test_the_secret_of_servers_is_replaced_while_they_run(holdfast: Machin
                 await asyncio.to_thread(_until_reloaded, server)
                 assert (await there.ptys.get(made.id)).data == made
     async with client_of(third, holdfast) as stranger:
-        with pytest.raises(ClientError, match="does not accept the signature of this server"):
+        with pytest.raises(ServiceUnavailable, match="does not accept the signature of this server"):
             await stranger.ptys.get(made.id)
         assert (await stranger.ptys.list()).data == []
 

@@ -121,7 +121,7 @@ async def test_what_a_crash_left_is_interrupted_until_a_person_decides(
     holdfast: Machine, serve: Serve, provider: Provider
 ) -> None:
     """SES-485, CLI-032: the command's list says the same."""
-    holdfast.use_provider(provider.url, holdfast={"recovery": "ask", "titles": False})
+    holdfast.use_provider(provider.url, settings={"recovery": "ask", "titles": False})
     provider.behave = provider.stall
     server = serve()
     async with asyncio.timeout(PATIENCE):

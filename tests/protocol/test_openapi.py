@@ -49,6 +49,7 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     # Ours.
     ("v2.health.get", "200.storage: added"): "STO-191: why the database cannot be used, while that lasts",
     ("v2.health.get", "200.disk: added"): "OPS-324: that the disk has too little space, while that lasts",
+    ("v2.agent.list", "200.data*.permissions*.effect: *"): "TOL-523: an effect that allows what changes nothing",
     ("v2.agent.list", "200.data[].fences: added"): "TOL-400: rules that only narrow",
     ("v2.session.list", "query.archived: added"): "SES-027: put away or not",
     ("v2.session.*", "200.data*.fork: added"): "SES-320: where a fork comes from, as in OpenCode 2.0",

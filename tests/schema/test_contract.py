@@ -59,6 +59,7 @@ IN_EVENTS = {
     "session.next.shell.ended": {"exit"},
     "session.next.text.ended": {"brokenOff"},
     "session.next.reasoning.ended": {"brokenOff"},
+    "session.next.revert.committed": {"before"},
 }
 """The same of messages and of the data of events, by type."""
 IN_PARTS = {"partial", "brokenOff"}
@@ -72,6 +73,8 @@ def recorded(wire: Any) -> Any:
     kind = wire.get("type", "")
     dropped = {"type"} if "admittedSeq" in wire else IN_MESSAGES.get(kind, set())
     kept = {name: value for name, value in wire.items() if name not in dropped}
+    if isinstance(revert := kept.get("revert"), dict):
+        kept["revert"] = {name: value for name, value in revert.items() if name != "before"}
     if isinstance(prompt := kept.get("prompt"), dict):
         kept["prompt"] = {name: value for name, value in prompt.items() if name not in NEXT_GENERATION}
     if kind == "assistant":

@@ -18,7 +18,7 @@ from holdfast.schema.exceptions import ApiError, HoldfastError, received
 
 INTERNAL = {
     # Handled inside the package that raises them, or of a development tool.
-    *("AnsweredElsewhere", "FileTooLarge", "GenerationError", "HunkError", "Paused"),
+    *("AnsweredElsewhere", "FileTooLarge", "GenerationError", "HunkError", "Paused", "Stalled", "UnreadableSettings"),
     *(
         "InvalidConversation",
         "InvalidFrontmatter",

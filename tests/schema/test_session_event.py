@@ -54,7 +54,7 @@ DURABLE: dict[str, tuple[int, set[str], set[str]]] = {
     "session.next.compaction.failed": (1, STAMP | {"messageID", "error"}, set()),
     "session.next.revert.staged": (1, STAMP | {"revert"}, set()),
     "session.next.revert.cleared": (1, STAMP, set()),
-    "session.next.revert.committed": (1, STAMP | {"messageID"}, set()),
+    "session.next.revert.committed": (1, STAMP | {"messageID"}, {"before"}),
 }
 LIVE: dict[str, tuple[set[str], set[str]]] = {
     "session.next.text.delta": (STEP | {"textID", "delta"}, set()),

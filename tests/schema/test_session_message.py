@@ -74,7 +74,7 @@ SHAPES: list[tuple[type[msgspec.Struct], str | None, set[str], set[str]]] = [
         {"parentID", "agent", "model", "subpath", "revert", "fork", "children"},
     ),
     (SessionTime, None, {"created", "updated"}, {"archived", "pinned"}),
-    (Revert, None, {"messageID"}, {"partID", "snapshot", "diff", "files"}),
+    (Revert, None, {"messageID"}, {"partID", "snapshot", "diff", "files", "before"}),
     (RevertFile, None, {"path", "status", "additions", "deletions", "patch"}, set()),
 ]
 

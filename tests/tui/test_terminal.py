@@ -61,7 +61,7 @@ def test_the_first_start_asks_how_agents_may_work_then_opens_the_screen(
     assert person.leave() == 0
     assert person.is_restored
     assert "comes back to it" in person.text
-    assert b'"ask"' in holdfast.choices.read_bytes()
+    assert b'"ask-changes"' in holdfast.choices.read_bytes()
 
 
 def test_the_newest_session_of_the_directory_is_opened_again(

@@ -165,6 +165,8 @@ async def test_a_swap_during_the_approval(root: Path, tool: str, swapped: str) -
         (root / "folder/f").write_text(SECRET.upper() + "\n")
 
     def swap() -> None:
+        if (root / "was").exists():
+            return  # a move asks twice
         if swapped == "folder":
             (root / "folder").rename(root / "was")
             (root / "folder").symlink_to(outside)

@@ -356,7 +356,7 @@ def repair(place: Place) -> None:
     ("spoil", "state", "told"),
     [
         pytest.param(binary, "current", "Odd \ufffd\ufffd rules.", id="binary"),
-        pytest.param(huge, "removed", instructions.REMOVED, id="huge"),
+        pytest.param(huge, "current", instructions.FILE_TOO_LARGE, id="huge"),
         pytest.param(directory, "removed", instructions.REMOVED, id="directory"),
         pytest.param(linked_out, "removed", instructions.REMOVED, id="linked out"),
         pytest.param(unreadable, "unavailable", None, id="unreadable"),

@@ -150,7 +150,9 @@ class LocationPaths:
         found = canonicalize(path, _normalized(path, rest.lstrip("/") or "."), base=root)
         if not contains(root, found.path):
             raise PathError(path, "location_escape")
-        if self._use(path, found, "read") != "open":
+        # A folder below Holdfast's configuration is open where a reference names just that folder.
+        named = self.own.use(str(directory.parent)) == "outside"
+        if self._use(path, found, "read") != "open" and not named:
             raise PathError(path, "own_folder")
         return _target(found, found.path)
 

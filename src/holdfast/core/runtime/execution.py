@@ -179,11 +179,18 @@ class Execution:
         await self._ownership.until(met)
         return asyncio.get_running_loop().time() < deadline
 
+    async def recovers(self) -> bool:
+        """Whether this process, or a node, continues what ended processes left."""
+        return self._goes_on or await self.placement.has_nodes()
+
     async def _is_taken_over(self, session_id: str) -> bool:
         """Whether a process continues in time what one left that has just ended. Nobody is waited for where a person
         has to decide, or where no process recovers anything."""
-        recovers = self._goes_on or await self.placement.has_nodes()
-        return recovers and await self._is_continued(session_id) and await self._begun(session_id, frozenset())
+        return (
+            await self.recovers()
+            and await self._is_continued(session_id)
+            and await self._begun(session_id, frozenset())
+        )
 
     async def _is_continued(self, session_id: str) -> bool:
         activity = await self._store.activity(session_id)

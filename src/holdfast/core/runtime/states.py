@@ -174,11 +174,13 @@ class SessionStates:
             waits[row.session_id].append(wait)
 
     async def _add_left(self, left: Collection[str], waits: dict[str, list[WaitInfo]]) -> set[str]:
-        """What no process works on. Returns the Sessions that a person decides about."""
+        """What no process works on. Returns the Sessions that a person decides about: all, where no process continues
+        anything by itself."""
+        recovers = bool(left) and await self._execution.recovers()
         found = [activity for activity in await self._store.activities() if activity.session_id in left] if left else []
         for activity in found:
             waits[activity.session_id].append(recovery_wait(described(activity)))
-        return {activity.session_id for activity in found if needs_decision(activity)}
+        return {activity.session_id for activity in found if needs_decision(activity) or not recovers}
 
 
 def _pending_wait(row: NodeRow) -> WaitInfo:

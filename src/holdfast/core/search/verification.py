@@ -9,15 +9,18 @@ import os
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from holdfast.core.search.match import LINE_CHARACTERS, cut, shown_line
+from holdfast.schema.deferred import deferred
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.core.filesystem.open_tree import OpenTree
+    from holdfast.core.search import match as matching
     from holdfast.core.search.match import Match
 
     Line = Callable[[Match], bytes | None]
+else:
+    matching = deferred("holdfast.core.search.match")
 
 MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
 """Byte order marks of the encodings that the engine converts. It counts offsets after the conversion."""
@@ -43,7 +46,7 @@ def verify_matches(tree: OpenTree, matches: Sequence[Match]) -> list[Match]:
 
 def _is_true(match: Match, line: bytes | None) -> bool:
     return line is not None and all(
-        cut(line[one.start : one.end].decode("utf-8", "replace")) == one.text for one in match.submatches
+        matching.cut(line[one.start : one.end].decode("utf-8", "replace")) == one.text for one in match.submatches
     )
 
 
@@ -54,12 +57,12 @@ def _lines(handle: int) -> Line:
     if encoding is None:
         return lambda match: _line_at(handle, match)
     data = os.pread(handle, LARGEST_CONVERTED, 0).decode(encoding, "replace").encode()
-    lines = {shown_line(line.decode()): line for line in data.split(b"\n")}
+    lines = {matching.shown_line(line.decode()): line for line in data.split(b"\n")}
     return lambda match: lines.get(match.text)
 
 
 def _line_at(handle: int, match: Match) -> bytes | None:
     ends = max((one.end for one in match.submatches), default=0)
-    size = max(ends, (LINE_CHARACTERS + 2) * MOST_BYTES_OF_CHARACTER)
+    size = max(ends, (matching.LINE_CHARACTERS + 2) * MOST_BYTES_OF_CHARACTER)
     line = os.pread(handle, size, match.offset).split(b"\n", 1)[0]
-    return line if shown_line(line.decode("utf-8", "replace")) == match.text else None
+    return line if matching.shown_line(line.decode("utf-8", "replace")) == match.text else None
