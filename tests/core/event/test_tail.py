@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, cast
 
 import pytest
 from tests.core.event.samples import SES, Story, data, follow, opened, record, seqs, without_polling
@@ -20,6 +21,7 @@ from holdfast.core.event.stored_event import PAGE
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.core.session.projector import SESSION_PROJECTORS
+from holdfast.schema.codec import decode_any
 from holdfast.schema.live_event import TextDelta
 from holdfast.schema.manifest import MANIFEST
 from holdfast.schema.session import Session
@@ -287,6 +289,33 @@ async def test_following_a_session_that_does_not_exist_is_refused(runtime: Runti
     with pytest.raises(SessionNotFound):
         await runtime.sessions.history("ses_unknown")
     assert await runtime.sessions.history(session.id) == ([], False)
+
+
+async def test_a_commit_between_replay_and_the_live_stream_is_delivered_once(story: Story, ids: Ids) -> None:
+    """API-433, API-202: the commit is announced to the subscription that stands already, and it is in the page that is
+    read after subscribing."""
+    watched = Watched(story.database)
+    log = EventLog(watched, MANIFEST, SESSION_PROJECTORS, ids)
+    here = Story(story.database, log)
+    await here.note(1)
+    reads = itertools.count()
+
+    async def commit_before_the_page_arrives(name: str, params: Mapping[str, Value], into: Any = None) -> list[Any]:
+        if name == "event.bounded_page" and next(reads) == 1:  # the first one is the replay
+            await here.note(2)
+        return await fetch(name, params, into)
+
+    fetch, watched.fetch = watched.fetch, commit_before_the_page_arrives  # type: ignore[method-assign]
+    tail = cast("AsyncGenerator[list[bytes], None]", log.tail_live(SES))
+    received: list[int] = []
+    async with asyncio.timeout(5), aclosing(tail):
+        while not received or received[-1] < 3:
+            batch = await anext(tail)
+            received += [decode_any(item)["durable"]["seq"] for item in batch]
+            if not batch:  # live events begin
+                await here.note(3)
+    assert received == [1, 2, 3]
+    await log.close()
 
 
 class Watched:
