@@ -14,6 +14,7 @@ from tests.core.event.samples import SES, Story, data, follow, opened, record, s
 from tests.stores.stores import OpenedDatabase
 
 from holdfast.core.clock import Ids
+from holdfast.core.database.errors import StorageUnavailable
 from holdfast.core.database.unit import Committed, NewEvent, Unit, Value
 from holdfast.core.event.log import EventLog
 from holdfast.core.event.signal import UNKNOWN
@@ -316,6 +317,26 @@ async def test_a_commit_between_replay_and_the_live_stream_is_delivered_once(sto
                 await here.note(3)
     assert received == [1, 2, 3]
     await log.close()
+
+
+async def test_followers_look_again_after_a_read_of_what_moved_has_failed(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EVT-062: which aggregates have new events is unknown then, so that every follower reads its own."""
+    without_polling(story.database)
+    signals = story.log.signals
+    with signals.follow(SES) as one, signals.follow("ses_two") as two:
+        await signals.look()
+        for flag in (one, two):
+            flag.head = -1
+            flag.clear()
+
+        async def unavailable(*arguments: Any, **options: Any) -> Any:
+            raise StorageUnavailable("the database", "no answer")
+
+        monkeypatch.setattr(story.database, "fetch", unavailable)
+        await signals.look()
+        assert [(flag.is_set(), flag.head) for flag in (one, two)] == [(True, UNKNOWN)] * 2
 
 
 class Watched:
