@@ -387,3 +387,19 @@ async def test_each_filter_alone_travels_with_the_cursor(memory: Wire, tmp_path:
     }
     pages = await follow(memory, f"/api/session?{urlencode({name: filters[name], 'limit': 2})}")
     assert sorted(id for page in pages for id in page) == sorted(chosen)
+
+
+async def test_a_cursor_of_the_overview_is_none_of_a_list_of_sessions(memory: Wire) -> None:
+    """API-226: both lists are of Sessions, and their cursors begin alike."""
+    for _ in range(2):
+        await memory.create()
+    lists, overview = "/api/session", "/api/overview"
+    cursors = {path: (await memory.get(f"{path}?limit=1")).json["cursor"]["next"] for path in (lists, overview)}
+
+    answers = [
+        await memory.get(f"{lists}?cursor={cursors[overview]}"),
+        await memory.get(f"{overview}?cursor={cursors[lists]}"),
+    ]
+
+    assert [answer.status for answer in answers] == [400, 400]
+    assert {answer.json["_tag"] for answer in answers} == {"InvalidCursorError"}
