@@ -536,8 +536,9 @@ async def test_an_overflow_after_output_is_never_recovered(tmp_path: Path) -> No
         says("   "),
         Reply([sse(chunk({"reasoning_content": "only thinking"})), *ending()]),
         Reply([sse(chunk({"content": "half"}))]),
+        Reply([sse(chunk({"content": "half"})), error_event("overloaded")]),
     ],
-    ids=["provider error", "blank", "only reasoning", "broken off"],
+    ids=["provider error", "blank", "only reasoning", "broken off", "text before a provider error"],
 )
 async def test_a_failed_attempt_leaves_everything_as_it_was(tmp_path: Path, summary: Reply) -> None:
     """CMP-029, CMP-010, CMP-032, CMP-041: a terminal failure event, no checkpoint, the boundary where it was, the mark
