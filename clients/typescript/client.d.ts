@@ -140,7 +140,7 @@ export interface SessionsOperations {
   /** What a Session currently waits for, since when, and what ends the wait. Fails with SessionNotFoundError. */
   waits(input: { sessionID: string }, options?: CallOptions): Promise<readonly WaitInfo[]>
   /** Continue or abandon a turn whose process ended, and whatever was left in the Sessions below, deepest first. Fails with SessionNotFoundError. */
-  recover(input: { sessionID: string; decision: "abandon" | "continue" }, options?: CallOptions): Promise<void>
+  recover(input: { sessionID: string; decision: "abandon" | "continue" | "policy" }, options?: CallOptions): Promise<void>
   /** Wait until the Session is idle and return how its last activity ended. Fails with SessionNotFoundError. */
   outcome(input: { sessionID: string }, options?: CallOptions): Promise<Outcome>
   /** Continue from history, or join the running activity; returns how it ended. Fails with SessionNotFoundError. */
@@ -188,7 +188,7 @@ export interface SessionsOperations {
   /** The Session as a bundle, which can be imported elsewhere, or its conversation as JSON, Markdown or one HTML page. At most 64 MiB. Fails with ConflictError, SessionNotFoundError. */
   export(input: { sessionID: string; format?: "bundle" | "html" | "json" | "markdown" | null | undefined; redact?: boolean | null | undefined }, options?: CallOptions): Promise<Uint8Array>
   /** Import all Sessions of a bundle, or none. Nothing is executed: unfinished work waits for a decision. Fails with ConflictError. */
-  importBundle(input: { bundle: string; directory?: string | null | undefined }, options?: CallOptions): Promise<ImportReport>
+  importBundle(input: { bundle: string; directory?: string | null | undefined; acceptChanges?: boolean | null | undefined }, options?: CallOptions): Promise<ImportReport>
   /** Say that retention must not remove a Session, or with `pinned: false` that it may. Fails with SessionNotFoundError. */
   pin(input: { sessionID: string; pinned?: boolean | null | undefined }, options?: CallOptions): Promise<Session>
   /** Interrupt Sessions and remove them for good with everything below them: events, messages, attachments, managed files, isolated copies and file snapshots that no other Session needs. Repeating it completes a purge that broke off. Fails with ConflictError, SessionNotFoundError. */
@@ -535,6 +535,7 @@ export interface AuditEntry {
   readonly sessionID?: string
   readonly subject?: string
   readonly detail?: string
+  readonly elsewhere?: boolean
 }
 
 export interface Block {
@@ -729,6 +730,7 @@ export interface ConfigSource {
   readonly digest: string
   readonly wants: readonly string[]
   readonly directory?: boolean
+  readonly never?: readonly string[]
 }
 
 export type Connection =
@@ -1025,6 +1027,9 @@ export interface ImportedSession {
   readonly outcome: "extended" | "imported" | "unchanged"
   readonly directoryExists: boolean
   readonly interrupted?: boolean
+  readonly pending?: number
+  readonly closed?: number
+  readonly changes?: readonly string[]
 }
 
 export type InboxInput =
@@ -1094,6 +1099,8 @@ export interface InterruptedActivity {
   readonly attempt?: number
   readonly messageID?: string
   readonly dispatched?: number
+  readonly decision?: boolean
+  readonly calls?: readonly UnsettledCall[]
   readonly parentID?: string
   readonly rootID?: string
   readonly depth?: number
@@ -1240,6 +1247,7 @@ export interface McpNeedsAuth {
 export interface McpOAuth {
   readonly client_id?: string
   readonly client_secret?: string
+  readonly issuer?: string
   readonly scope?: string
   readonly callback_port?: number
   readonly redirect_uri?: string
@@ -1983,7 +1991,7 @@ export interface RevertStaged {
 export interface Rule {
   readonly action: string
   readonly resource: string
-  readonly effect: "allow" | "ask" | "deny"
+  readonly effect: "allow" | "ask" | "ask-changes" | "deny"
 }
 
 export interface SandboxInfo {
@@ -2620,6 +2628,12 @@ export interface UnavailableSince {
   readonly since: number
 }
 
+export interface UnsettledCall {
+  readonly id: string
+  readonly tool: string
+  readonly command?: string
+}
+
 export interface UsageInfo {
   readonly own: UsageTotal
   readonly tree: UsageTotal
@@ -2727,6 +2741,7 @@ export interface WaitInfo {
   readonly sessionID?: string
   readonly cause?: WaitCause
   readonly budget?: BudgetInfo
+  readonly calls?: readonly UnsettledCall[]
 }
 
 export interface When {

@@ -107,7 +107,7 @@ export function createClient(options) {
       renderedCall: call({ method: "GET", path: "/api/session/{sessionID}/rendered/{messageID}/{callID}", shape: "data", errors: [400, 401, 404], query: ["format"] }),
       view: call({ method: "GET", path: "/api/session/{sessionID}/view", shape: "stream", errors: [400, 401, 404], query: ["after"] }),
       export: call({ method: "GET", path: "/api/session/{sessionID}/export", shape: "raw", errors: [400, 401, 404, 409], query: ["format", "redact"] }),
-      importBundle: call({ method: "POST", path: "/api/session/import", shape: "data", errors: [400, 401, 409], payload: ["bundle", "directory"] }),
+      importBundle: call({ method: "POST", path: "/api/session/import", shape: "data", errors: [400, 401, 409], payload: ["bundle", "directory", "acceptChanges"] }),
       pin: call({ method: "POST", path: "/api/session/{sessionID}/pin", shape: "data", errors: [400, 401, 404], payload: ["pinned"] }),
       purge: call({ method: "POST", path: "/api/session/purge", shape: "data", errors: [400, 401, 404, 409], payload: ["sessions"] }),
       audit: call({ method: "GET", path: "/api/session/{sessionID}/audit", shape: "history", errors: [400, 401, 404], query: ["after", "limit"] }),

@@ -160,7 +160,7 @@ class Machine:
 
     def host(self, *, recover: bool = True) -> Holdfast:
         """A host in this process on the same data."""
-        return Holdfast(self.project, data=self.data, environment=self.environment, recover=recover)
+        return Holdfast(self.project, preset="allow", data=self.data, environment=self.environment, recover=recover)
 
     async def _examine(self) -> bool:
         async with self.host() as hf:

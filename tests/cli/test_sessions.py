@@ -46,7 +46,7 @@ def test_show_prints_a_session_with_its_messages_and_pending_input(
 async def admit(machine: Machine, session_id: str, text: str) -> None:
     from holdfast import Holdfast, PromptInput
 
-    async with Holdfast(machine.project, data=machine.data, environment=machine.environment) as hf:
+    async with Holdfast(machine.project, preset="allow", data=machine.data, environment=machine.environment) as hf:
         await hf.sessions.prompt(session_id, prompt=PromptInput(text=text), resume=False)
 
 
@@ -169,7 +169,7 @@ def test_show_says_what_a_session_of_another_process_waits_for(
 @pytest.fixture
 def broken(holdfast: Machine, provider: Provider) -> str:
     """A session whose process was killed in the middle of a turn."""
-    holdfast.use_provider(provider.url)
+    holdfast.use_provider(provider.url, settings={"recovery": "ask"})
     provider.behave = provider.hang
     process = holdfast.start("run", "hello")
     assert provider.asked.acquire(timeout=PATIENCE)
@@ -212,7 +212,7 @@ def test_continuing_an_answered_session_makes_no_request(here: Invoke, session: 
 
 
 def test_a_server_says_what_broke_off(broken: str, serve: Callable[..., Server]) -> None:
-    """SES-139: by default it decides nothing, and tells how to."""
+    """SES-139: with the policy `ask` it decides nothing, and tells how to."""
     told = serve("--no-auth")
     told.process.terminate()
     silent = serve("--no-auth", "--no-recovery")
@@ -290,5 +290,5 @@ def test_a_session_without_a_context_says_so(holdfast: Machine, here: Invoke) ->
 async def create(machine: Machine) -> str:
     from holdfast import Holdfast
 
-    async with Holdfast(machine.project, data=machine.data, environment=machine.environment) as hf:
+    async with Holdfast(machine.project, preset="allow", data=machine.data, environment=machine.environment) as hf:
         return (await hf.sessions.create()).id

@@ -74,7 +74,7 @@ def test_the_client_knows_no_server(module: str) -> None:
     """API-315, API-318: schema and protocol only; no database, no HTTP stack until a transport is chosen."""
     modules = loaded(f"import holdfast.client.{module}")
 
-    assert {"client"} <= layers(modules) <= {"client", "protocol", "schema"}
+    assert {"client"} <= layers(modules) <= {"client", "private_files", "protocol", "schema"}
     assert not packages(modules) & (NETWORK | STORAGE)
 
 

@@ -11,10 +11,11 @@ import msgspec
 from tests.mcp.support import EVERYTHING, Json
 
 from holdfast.mcp.capabilities import Implementation
-from holdfast.mcp.client import Client, Timeouts
+from holdfast.mcp.client import Client
 from holdfast.mcp.handlers import Handlers
 from holdfast.mcp.http_exchange import HttpExchange
 from holdfast.mcp.streamable_http import StreamableHttp
+from holdfast.mcp.timeouts import Timeouts
 
 INFO = Implementation(name="tests", version="1")
 RESULT: Json = {"content": [{"type": "text", "text": "done"}]}

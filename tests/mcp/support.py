@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 
 from holdfast.mcp.capabilities import Implementation
-from holdfast.mcp.client import Client, Timeouts
+from holdfast.mcp.client import Client
 from holdfast.mcp.handlers import Handlers
 from holdfast.mcp.listing import ListLimits
 from holdfast.mcp.messages import FRAME_LIMIT
 from holdfast.mcp.stdio import ProcessEnd, StdioTransport
+from holdfast.mcp.timeouts import Timeouts
 
 Json = dict[str, Any]
 INFO = Implementation(name="tests", version="1")

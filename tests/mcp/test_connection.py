@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from tests.mcp.support import SILENCE, Json, Refusal, ScriptedServer, connected
 
-from holdfast.mcp.client import Timeouts
 from holdfast.mcp.connection import REQUEST_LIMIT
 from holdfast.mcp.content import TextContent
 from holdfast.mcp.errors import ProtocolError, ServerClosed, ServerError, Timeout
 from holdfast.mcp.handlers import Asked, Handlers
 from holdfast.mcp.input import Elicitation, ElicitationAnswer, Root, Sampling, SamplingAnswer
 from holdfast.mcp.results import Progress, ToolResult
+from holdfast.mcp.timeouts import Timeouts
 
 pytestmark = pytest.mark.anyio
 

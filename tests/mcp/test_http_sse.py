@@ -10,11 +10,11 @@ import pytest
 from tests.mcp.http_support import BREAK_OFF, FOREVER, INFO, OPENING, RESULT, HttpServer, Incoming, Reply, stream
 from tests.mcp.support import Json
 
-from holdfast.mcp.client import Timeouts
 from holdfast.mcp.connect import connect_http
 from holdfast.mcp.content import TextContent
 from holdfast.mcp.errors import HttpRefused, NeedsAuthorization, ProtocolError, ServerClosed, Timeout, TooLarge
 from holdfast.mcp.results import ToolResult
+from holdfast.mcp.timeouts import Timeouts
 
 pytestmark = pytest.mark.anyio
 

@@ -9,9 +9,9 @@ import pytest
 from tests.mcp.support import SILENCE, Json, ScriptedServer, connected
 
 from holdfast.mcp.catalog import Prompt, PromptArgument, Rejected, Tool, ToolAnnotations
-from holdfast.mcp.client import Timeouts
 from holdfast.mcp.errors import ProtocolError, Timeout
 from holdfast.mcp.listing import ListLimits
+from holdfast.mcp.timeouts import Timeouts
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,9 @@ import pytest
 from tests.mcp.support import INFO, SILENCE, Json, Refusal, ScriptedServer, connected
 
 from holdfast.mcp.capabilities import Implementation, ListCapability, ServerCapabilities, read_capabilities
-from holdfast.mcp.client import Timeouts
 from holdfast.mcp.connect import connect_stdio
 from holdfast.mcp.errors import NoCommonVersion, ProtocolError, ServerClosed, ServerError
+from holdfast.mcp.timeouts import Timeouts
 
 pytestmark = pytest.mark.anyio
 

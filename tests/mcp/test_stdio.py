@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tests.mcp.local_process import starter
 from tests.mcp.support import INFO, SILENCE, ScriptedServer, connected
 
-from holdfast.mcp.client import Timeouts
 from holdfast.mcp.connect import connect_stdio
 from holdfast.mcp.errors import McpError, ServerClosed, Timeout, TooLarge
 from holdfast.mcp.handlers import Handlers
 from holdfast.mcp.results import ToolResult
 from holdfast.mcp.stdio import Lines
+from holdfast.mcp.timeouts import Timeouts
 
 pytestmark = pytest.mark.anyio
 

@@ -26,7 +26,6 @@ from tests.mcp.http_support import (
     stream,
 )
 
-from holdfast.mcp.client import Timeouts
 from holdfast.mcp.connect import connect_http
 from holdfast.mcp.content import TextContent
 from holdfast.mcp.errors import (
@@ -44,6 +43,7 @@ from holdfast.mcp.errors import (
 from holdfast.mcp.handlers import Asked, Handlers
 from holdfast.mcp.input import Elicitation, ElicitationAnswer
 from holdfast.mcp.results import Progress, ToolResult
+from holdfast.mcp.timeouts import Timeouts
 
 pytestmark = pytest.mark.anyio
 

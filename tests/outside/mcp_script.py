@@ -85,11 +85,16 @@ def main() -> None:
                 send({"id": id, "result": initialize()})
             case "tools/list":
                 note("tools/list")
+                if said().get("unlisted"):  # an answer that never comes
+                    continue
                 send({"id": id, "result": {"tools": said().get("tools", [])}})
             case "tools/call":
                 note("tools/call", {"name": params["name"], "arguments": params.get("arguments", {})})
                 if "samples" in said():
                     sample(id)
+                elif "raw" in said():  # bytes that are no message
+                    sys.stdout.write(said()["raw"].replace("ID", str(id)) + "\n")
+                    sys.stdout.flush()
                 elif (result := call(params)) is not None:
                     send({"id": id, "result": result})
             case "resources/list":
@@ -106,7 +111,7 @@ def main() -> None:
                 answer(id, said().get("messages", {}).get(params["name"]))
             case "notifications/cancelled":
                 note("notifications/cancelled")
-            case _ if id is not None:
+            case _ if id is not None and not said().get("silent"):
                 send({"id": id, "error": {"code": -32601, "message": "unknown method"}})
 
 

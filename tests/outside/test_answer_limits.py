@@ -65,7 +65,9 @@ def configure(machine: Machine, provider: Provider, **limits: int) -> None:
 
 
 def opened(machine: Machine) -> Holdfast:
-    return Holdfast(machine.project, data=machine.data, environment=machine.environment, unattended="allow")
+    return Holdfast(
+        machine.project, preset="allow", data=machine.data, environment=machine.environment, unattended="allow"
+    )
 
 
 async def asked(hf: Holdfast, session_id: str, text: str) -> AssistantMessage:

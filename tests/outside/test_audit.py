@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 from tests.cli.conftest import PATIENCE, Machine, Server
 from tests.outside.test_tokens import PASSWORD, call, created
 from tests.outside.tree_script import Cast, delegating
@@ -155,7 +156,8 @@ async def test_what_the_runtime_does_by_itself_has_no_author(world: World) -> No
 
 @pytest.mark.anyio
 async def test_an_audit_travels_with_a_bundle(world: World, tmp_path: Path) -> None:
-    """OPS-311: also after a rebuild, and the events are the same."""
+    """OPS-311, OPS-472: also after a rebuild, and the events are the same; the names are marked as those of another
+    place."""
     async with world.host() as hf:
         session = await hf.sessions.create()
         await hf.sessions.rename(session.id, title="Renamed")
@@ -170,7 +172,9 @@ async def test_an_audit_travels_with_a_bundle(world: World, tmp_path: Path) -> N
     ]
     async with Holdfast(world.project, data=tmp_path / "other", environment=world.environment) as other:
         await other.sessions.import_bundle(bundle=base64.b64encode(bundle).decode())
-        assert (await other.sessions.audit(session.id)).items == told
+        *entries, imported = (await other.sessions.audit(session.id)).items
+        assert entries == [replace(entry, elsewhere=True) for entry in told]
+        assert (imported.what, imported.who, imported.elsewhere) == ("imported", "local", None)
         assert (await other.sessions.log(session.id)).items == stored
         assert await other.sessions.export(session.id) == bundle
         assert await other.verify() == []

@@ -133,6 +133,28 @@ async def test_a_redacted_bundle_can_be_given_to_others(world: World) -> None:
         await ask(other, session_id, "go on")
 
 
+async def test_what_a_text_assigns_to_a_secret_name_is_replaced(world: World) -> None:
+    """OPS-032, OPS-476: in a file that the model read, in a command and in an address; other assignments stay."""
+    world.configure(permission="allow")
+    world.write("settings.env", "DATABASE_PASSWORD=hunter2secret99\nexport API_TOKEN='a b c'\nMODE=plain-text\n")
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        world.model.plays(calling("read", path="settings.env"))
+        await ask(hf, session, "open https://x.example/?token=tiny&page=7")
+        world.model.plays(calling("bash", command='MY_SECRET="one two" true', description="x"))
+        await ask(hf, session, "go on")
+        await hf.export_bundle(bundle(world), session.id, redact=True)
+        page = await hf.sessions.export(session.id, format="markdown", redact=True)
+    for content in (ZstdDecompressor().decompress(bundle(world).read_bytes()), page):
+        for hidden in ("hunter2secret99", "a b c", "token=tiny", "one two"):
+            assert hidden.encode() not in content
+        assert b"MODE=plain-text" in content
+        assert b"DATABASE_PASSWORD=***" in content
+    async with elsewhere(world) as other:
+        await other.import_bundle(bundle(world))
+        assert await other.verify() == []
+
+
 async def test_equal_sessions_give_equal_bundles(world: World) -> None:
     """OPS-002: also when the second one is made from the import of the first."""
     async with world.host() as hf:

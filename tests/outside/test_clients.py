@@ -47,7 +47,7 @@ async def network(machine: Machine, serve: Serve) -> AsyncIterator[AsyncClient]:
 
 @asynccontextmanager
 async def embedded(machine: Machine, serve: Serve) -> AsyncIterator[AsyncClient]:
-    async with Holdfast(machine.project, data=machine.data, environment=machine.environment) as host:
+    async with Holdfast(machine.project, preset="allow", data=machine.data, environment=machine.environment) as host:
         yield host
 
 

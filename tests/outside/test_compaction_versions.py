@@ -86,7 +86,7 @@ async def test_version_1_compactions_are_read_replayed_and_rebuilt(holdfast: Mac
     second.process.communicate()
     assert stored_types(holdfast) == [f"{ENDED}.1", f"{ENDED}.2"]
 
-    async with Holdfast(holdfast.project, data=holdfast.data, environment=holdfast.environment) as hf:
+    async with Holdfast(holdfast.project, preset="allow", data=holdfast.data, environment=holdfast.environment) as hf:
         assert await hf.verify() == []
         decoded = [event.data for event in (await hf.sessions.history(session_id, limit=100)).events]
         assert sum(isinstance(data, CompactionEnded) for data in decoded) == 2

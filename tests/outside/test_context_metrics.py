@@ -42,7 +42,7 @@ def slow_page() -> Iterator[str]:
 async def test_an_observation_counts_everything_that_it_waited_for(holdfast: Machine, slow_page: str) -> None:
     """CTX-215: the fetch of remote instructions too, which is also shown by itself; what is at hand costs nothing."""
     holdfast.configure_user(instructions=[slow_page])
-    async with Holdfast(holdfast.project, data=holdfast.data, environment=holdfast.environment) as hf:
+    async with Holdfast(holdfast.project, preset="allow", data=holdfast.data, environment=holdfast.environment) as hf:
         session = (await hf.sessions.create(model=ModelRef(id="echo", provider_id="demo"))).id
         for text in ("one", "two"):
             await hf.sessions.prompt(session, prompt=PromptInput(text=text))

@@ -39,11 +39,13 @@ def test_files_that_others_can_read_and_a_wrong_clock_are_told(holdfast: Machine
     ahead = shifted(holdfast.home / "ahead", 7200)
     assert holdfast("run", "--model", "demo/echo", "x", **ahead).code == 0
     holdfast.data.mkdir(parents=True, exist_ok=True)  # a database on a server needs none
-    os.chmod(holdfast.data, 0o755)
+    file = holdfast.data / "holdfast.db"
+    file.touch()
+    os.chmod(file, 0o644)
     found = findings(holdfast)
-    assert found["files"]["fix"] == f"`chmod 700 {holdfast.data}`"
+    assert found["files"]["fix"] == f"`chmod 600 {file}`"
     assert "120 minutes after the present time" in found["clock"]["what"]
-    os.chmod(holdfast.data, 0o700)
+    os.chmod(file, 0o600)
     assert "files" not in findings(holdfast)
     assert "clock" not in findings(holdfast, **ahead)
 

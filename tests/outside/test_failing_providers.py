@@ -54,7 +54,9 @@ def configure(machine: Machine, url: str, total_seconds: int = 0, **options: Any
 
 
 def opened(machine: Machine) -> Holdfast:
-    return Holdfast(machine.project, data=machine.data, environment=machine.environment, unattended="allow")
+    return Holdfast(
+        machine.project, preset="allow", data=machine.data, environment=machine.environment, unattended="allow"
+    )
 
 
 async def until(hf: Holdfast, session_id: str, text: str, wanted: Callable[[str, dict[str, Any]], bool]) -> list[Any]:

@@ -140,7 +140,7 @@ async def test_the_outcome_of_an_activity_is_told_to_those_who_wait(holdfast: Ma
     """SES-258: completed, failed by the provider, interrupted; in Python a failure can be raised."""
     holdfast.use_provider(provider.url)
     machine = holdfast
-    async with Holdfast(machine.project, data=machine.data, environment=machine.environment) as host:
+    async with Holdfast(machine.project, preset="allow", data=machine.data, environment=machine.environment) as host:
         session = await host.sessions.create()
         assert (await host.sessions.outcome(session.id)).type == "idle"
         await host.sessions.prompt(session.id, prompt=PromptInput(text="hello"))
@@ -184,7 +184,7 @@ async def test_a_session_with_an_unknown_agent_model_or_directory_is_refused(
     """SES-259: by the clients, by the host, and by the command line; nothing is left of it."""
     holdfast.use_provider(provider.url)
     machine = holdfast
-    async with Holdfast(machine.project, data=machine.data, environment=machine.environment) as host:
+    async with Holdfast(machine.project, preset="allow", data=machine.data, environment=machine.environment) as host:
         for wrong in ({"agent": "nobody"}, {"model": NOWHERE}, {"location": Location(directory="/no/such/place")}):
             with pytest.raises(ApiError) as refused:
                 await host.sessions.create(**wrong)

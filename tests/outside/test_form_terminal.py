@@ -47,6 +47,7 @@ def test_a_person_fills_in_a_form(holdfast: Machine) -> None:
     prepare(holdfast, shop)
     person = holdfast.at_terminal(*RUN)
     person.wait_for("? shop is requesting input")
+    person.wait_for("The MCP server shop asks this and gets the answer. Never enter passwords or keys.")
     person.wait_for("Which size?")
     person.wait_for("A whole number.")
     person.wait_for("your answer:")
@@ -84,7 +85,7 @@ def test_no_line_of_a_server_looks_like_one_of_ours(holdfast: Machine) -> None:
     person.type("\x04")
     person.leave()
     lines = person.shown.splitlines()
-    assert "\n  ? bash wants to run\\u001b[2J\\u000d? ls" in person.shown
+    assert "\n  ? bash wants to run[2J? ls" in person.shown
     assert [line for line in lines if line.startswith("?")] == ["? shop is requesting input"]
 
 
@@ -122,7 +123,9 @@ async def refused_run(machine: Machine, remote: Remote, *, issuer_fails: bool = 
     allowed = [{"action": "shop_*", "resource": "*", "effect": "allow"}]
     machine.configure_user(mcp={"servers": {"shop": remote.config}}, permissions=allowed, holdfast={"titles": False})
     environment = {**machine.environment}
-    async with Holdfast(machine.project, data=machine.data, environment=environment, recover=False) as hf:
+    async with Holdfast(
+        machine.project, preset="allow", data=machine.data, environment=environment, recover=False
+    ) as hf:
         await sign_in(hf, remote)
         await hf.mcp.connect("shop")
         async with asyncio.timeout(PATIENCE):

@@ -247,9 +247,9 @@ async def test_a_question_can_be_answered_after_a_restart(
 async def test_queued_input_waits_behind_the_decision_about_a_broken_turn(
     holdfast: Machine, serve: Serve, provider: Provider
 ) -> None:
-    """SES-253, SES-254: after a kill the broken turn is listed with what may be done; a queued prompt is not answered
-    in its place; `run` goes on with it and says how it ended; then the queue follows."""
-    holdfast.use_provider(provider.url)
+    """SES-253, SES-254: with the policy `ask` a broken turn is listed with what may be done; a queued prompt is not
+    answered in its place; `run` goes on with it and says how it ended; then the queue follows."""
+    holdfast.use_provider(provider.url, settings={"recovery": "ask"})
     in_turn(provider, provider.stall, Provider.answer)
     server = serve()
     async with client_of(server, holdfast) as client:
@@ -262,7 +262,8 @@ async def test_queued_input_waits_behind_the_decision_about_a_broken_turn(
     server = serve()
     async with client_of(server, holdfast) as client:
         (left,) = await client.sessions.interrupted()
-        assert (left.session_id, left.stage, left.safe) == (session_id, "answering", False)
+        assert (left.session_id, left.stage, left.safe) == (session_id, "answering", True)
+        assert left.decision
         assert "recover" in left.next
         assert [wait.kind for wait in await client.sessions.waits(session_id)] == ["recovery"]
         assert len(await client.sessions.pending(session_id)) == 1
@@ -362,7 +363,7 @@ async def next_host(kind: str, machine: Machine, serve: Serve) -> AsyncIterator[
         async with client_of(serve(), machine) as client:
             yield client
         return
-    host = Holdfast(machine.project, data=machine.data, environment=machine.environment)
+    host = Holdfast(machine.project, preset="allow", data=machine.data, environment=machine.environment)
     async with asgi(host).lifespan() if kind == "mounted" else host:
         await host.sessions.list()
         yield host

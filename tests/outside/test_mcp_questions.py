@@ -231,6 +231,79 @@ async def test_an_address_that_looks_like_another_is_not_shown(world: World, ver
     assert "its url has a user name" in result_of(world)
 
 
+NEAR = (
+    "http://127.0.0.1:8080/",
+    "http://localhost/",
+    "https://10.0.0.7/",
+    "http://2130706433/",
+    "https://intranet/",
+    "http://[::1]/",
+)
+
+
+@pytest.mark.parametrize("url", NEAR)
+async def test_an_address_of_this_machine_or_a_private_network_is_not_shown(world: World, url: str) -> None:
+    """MCP-375."""
+    shop = Asking(world.home, OLD, [{**PAY, "url": url}])
+    servers(world, shop, permissions=ALLOWED)
+    async with world.host() as hf:
+        session = await ordering(hf, world, shop)
+        await hf.sessions.wait(session.id)
+        assert await hf.forms.list(session.id) == []
+    assert "which is not on the public internet" in result_of(world)
+
+
+SECRET_FIELDS: dict[str, Json] = {
+    "password": {"type": "string"},
+    "apiKey": {"type": "string"},
+    "ANTHROPIC_API_KEY": {"type": "string"},
+    "answer": {"type": "string", "title": "Your access token"},
+    "code": {"type": "integer", "title": "PIN"},
+}
+
+
+@pytest.mark.parametrize("key", SECRET_FIELDS)
+@pytest.mark.parametrize("version", [OLD, NEW])
+async def test_a_form_that_asks_for_a_secret_is_refused(world: World, version: str, key: str) -> None:
+    """MCP-374: with what the server can do instead."""
+    asking = {"message": "Security check", "requestedSchema": {"properties": {key: SECRET_FIELDS[key]}}}
+    shop = Asking(world.home, version, [asking])
+    servers(world, shop, permissions=ALLOWED)
+    async with world.host() as hf:
+        session = await ordering(hf, world, shop)
+        await hf.sessions.wait(session.id)
+        assert await hf.forms.list(session.id) == []
+    assert "may not ask for passwords, keys or tokens" in result_of(world)
+    assert key in result_of(world)
+
+
+async def test_texts_of_a_form_have_nothing_that_is_not_seen(world: World) -> None:
+    """MCP-373: for clients of the API and in the log; ordinary fields that only sound similar are shown."""
+    evil = "A\x1b[2J\u202eB"
+    properties = {
+        "author": {"type": "string", "title": evil, "description": evil, "default": evil},
+        "max_tokens": {"type": "integer", "title": "Maximum tokens"},
+        "use_token": {"type": "boolean"},
+        "kind": {"type": "string", "oneOf": [{"const": "a", "title": evil}]},
+    }
+    shop = Asking(world.home, OLD, [{"message": evil, "requestedSchema": {"properties": properties}}])
+    servers(world, shop, permissions=ALLOWED)
+    async with world.host() as hf:
+        session = await ordering(hf, world, shop)
+        (form,) = await forms(hf, session.id)
+        log = (await hf.sessions.log(session.id)).items
+        await hf.forms.cancel(session.id, form_id=form.id)
+        await hf.sessions.wait(session.id)
+    assert [field.key for field in form.fields] == list(properties)
+    assert (form.fields[0].title, form.metadata) == (
+        "A[2JB",
+        {"kind": "mcp-elicitation", "server": "shop", "message": "A[2JB"},
+    )
+    for text in (repr(form), repr(log)):
+        assert "\\x1b" not in text
+        assert "\\u202e" not in text
+
+
 async def test_what_a_result_asks_for_is_bounded(world: World) -> None:
     """MCP-341"""
     huge = {**SIZE, "requestedSchema": {**SIZE["requestedSchema"], "$comment": "x" * 1024 * 1024}}
@@ -515,13 +588,15 @@ async def test_a_running_host_goes_on_with_the_call_of_a_process_that_died(
     configure(holdfast, model, remote.config)
     other = await asyncio.to_thread(serve)
     data, environment = holdfast.data, holdfast.environment
-    async with Holdfast(holdfast.project, data=data, environment=environment) as running:
+    async with Holdfast(holdfast.project, preset="allow", data=data, environment=environment) as running:
         await running.sessions.list()
         async with connect(other.url, environment=holdfast.environment) as client:
             session, form = await refused_call(client, remote, model)
         other.process.kill()
         finish(other.process)
-        async with Holdfast(holdfast.project, data=data, environment=environment, recover=False) as program:
+        async with Holdfast(
+            holdfast.project, preset="allow", data=data, environment=environment, recover=False
+        ) as program:
             await sign_in(program, remote)
         await model.asked(2)
         await running.sessions.wait(session.id)

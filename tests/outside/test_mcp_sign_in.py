@@ -150,8 +150,10 @@ async def test_an_old_server_is_its_own_issuer(hf: Holdfast, servers: Servers) -
 
 
 async def test_configured_values_are_used(world: World, servers: Servers) -> None:
-    """MCP-107, MCP-108, MCP-109, MCP-111: client, secret, scope and port, in the spelling of either version."""
+    """MCP-107, MCP-108, MCP-109, MCP-111, MCP-376: client, secret, issuer, scope and port, in the spelling of either
+    version."""
     oauth = {"clientId": "mine", "clientSecret": "hush", "scope": "a b", "redirectUri": "http://127.0.0.1/back"}
+    oauth["issuer"] = servers.issuer.url
     world.configure(mcp={"docs": {"type": "remote", "url": servers.url, "oauth": oauth}})
     async with world.host() as hf:
         attempt = await begin(hf, servers)
@@ -166,6 +168,25 @@ async def test_configured_values_are_used(world: World, servers: Servers) -> Non
         await browse(asked)
         assert (await ended(hf, attempt)).status == "complete"
     assert "hush" not in (world.data / "credentials.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("issuer", [None, "https://login.example.com"])
+async def test_a_configured_secret_goes_to_the_named_issuer_only(
+    world: World, servers: Servers, issuer: str | None
+) -> None:
+    """MCP-376: the server alone does not decide where it is sent; the message says what to write."""
+    oauth = {"client_id": "mine", "client_secret": "hush", **({"issuer": issuer} if issuer else {})}
+    world.configure(mcp={"docs": {"type": "remote", "url": servers.url, "oauth": oauth}})
+    expected = (
+        f'"issuer": "{servers.issuer.url}"' if issuer is None else "belongs to the issuer https://login.example.com"
+    )
+    async with world.host() as hf:
+        with pytest.raises(HoldfastError) as refused:
+            await begin(hf, servers)
+    assert expected in str(refused.value)
+    assert servers.issuer.url in str(refused.value)
+    assert "hush" not in str(refused.value)
+    assert not servers.token_requests
 
 
 async def test_servers_that_want_no_sign_in_are_not_listed(world: World, servers: Servers) -> None:

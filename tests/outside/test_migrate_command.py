@@ -208,3 +208,34 @@ def test_a_store_that_cannot_be_written_is_told(holdfast: Machine, target: str) 
     new_session(holdfast)
     assert "cannot use the database" in holdfast("migrate", "--to", target).complaint
     assert holdfast("sessions").code == 0
+
+
+ADDRESS = f"postgresql://me:{SECRET}@db.example/holdfast"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (ADDRESS,),
+        ("--to", "sqlite", ADDRESS),
+        ("--into", ADDRESS),
+        ("--to", ADDRESS),
+        (f"postgresql://db.example/holdfast?password={SECRET}",),
+    ],
+)
+def test_a_password_in_a_wrong_argument_is_not_repeated(holdfast: Machine, arguments: tuple[str, ...]) -> None:
+    """STO-175: nor in the message about another mistake."""
+    refused = holdfast("migrate", *arguments)
+    assert refused.code == 2
+    assert SECRET not in refused.out + refused.err
+
+
+def test_a_sequence_that_is_no_whole_number_is_named(holdfast: Machine, target: str) -> None:
+    """STO-168: the row is not copied, and the command says which it is."""
+    session = new_session(holdfast)
+    with STORES.rows(holdfast.data / "holdfast.db") as run:
+        run("update event set seq = 1.5 where aggregate_id = ? and seq = 1", session)
+    refused = holdfast("migrate", "--to", target)
+    assert refused.code == 1
+    assert f"an event of '{session}' with the sequence 1.5" in refused.complaint
+    assert "Traceback" not in refused.err

@@ -110,7 +110,7 @@ async def host(
         compaction={"auto": auto, "buffer": 100, "keep": {"tokens": keep}},
         holdfast={"titles": False, "retry": {"total_seconds": 0}},
     )
-    async with Holdfast(machine.project, data=machine.data, environment=machine.environment) as hf:
+    async with Holdfast(machine.project, preset="allow", data=machine.data, environment=machine.environment) as hf:
         yield hf
 
 

@@ -305,7 +305,7 @@ async def test_requests_of_all_sessions_and_directories_are_listed_together(worl
 
 async def test_a_killed_turn_waits_for_a_decision(holdfast: Machine, serve: Serve, provider: Provider) -> None:
     """WEB-313, WEB-320, WEB-322: what goes on by itself is not listed, and what waits for a budget is not either."""
-    holdfast.use_provider(provider.url)
+    holdfast.use_provider(provider.url, settings={"recovery": "ask"})
     provider.behave = provider.stall
     server = serve()
     async with asyncio.timeout(PATIENCE), connect(server.url, environment=holdfast.environment) as client:
@@ -341,7 +341,7 @@ async def test_a_killed_turn_waits_for_a_decision(holdfast: Machine, serve: Serv
         assert (request.kind, request.id, request.session_id) == ("recovery", session.id, session.id)
         assert (request.titles, request.directory) == (("broken",), str(holdfast.project))
         assert request.activity is not None
-        assert request.activity.safe is False
+        assert request.activity.decision
         (told,) = (await client.sessions.overview(open=True)).items
         assert (told.state, told.requests, [wait.kind for wait in told.waits]) == ("unfinished", 1, ["recovery"])
         assert (await client.system.info()).drains == ()

@@ -53,7 +53,7 @@ class Talk:
 
 @contextmanager
 def talking(machine: Machine, provider: Provider, *, session: str | None = None, **options: Any) -> Iterator[Talk]:
-    host = Holdfast(machine.project, data=machine.data, environment=machine.environment)
+    host = Holdfast(machine.project, preset="allow", data=machine.data, environment=machine.environment)
     model = ModelRef(id=options.pop("model", "m"), provider_id="mock")
     with asyncio.Runner() as runner:
         runner.run(host.__aenter__())

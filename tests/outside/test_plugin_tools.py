@@ -206,3 +206,35 @@ def test_problems_of_a_plugin_are_reported(
     assert any(problem in line for line in lines), lines
     server.process.terminate()
     finish(server.process)
+
+
+FUNCTIONS = '''
+from pathlib import Path
+
+class Acme:
+    id = "acme"
+
+    def setup(self, host):
+        host.tool.register({{"plug": plug}}{approval})
+
+def plug(what: str) -> str:
+    """Does what it is told."""
+    Path({marker!r}).write_text(what)
+    return "done"
+
+plugin = Acme()
+'''
+
+
+@pytest.mark.parametrize(("approval", "runs"), [("", True), (", approval=True", False)])
+def test_a_plugin_registers_plain_functions(holdfast: Machine, marker: Path, approval: str, runs: bool) -> None:
+    """TOL-524, TOL-522: with the checks of any tool of a plugin; its own floor stays where a rule allows it."""
+    plugins = holdfast.home / "config" / "opencode" / "plugin"
+    place(plugins / "acme.py", FUNCTIONS.format(approval=approval, marker=str(marker)))
+    calls_the_tool(holdfast)
+    assert "permission.v2.asked" in run(holdfast)
+    assert not marker.exists()
+    holdfast.configure_user(permission={"plug": "allow"})
+    calls_the_tool(holdfast)
+    run(holdfast)
+    assert marker.exists() == runs

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Machine, finish
+from tests.cli.conftest import Machine, Server, finish
 from tests.stores.private import PASSWORD, PrivateServer, private_server
 from tests.stores.server import NoPostgres
 
@@ -82,3 +83,15 @@ async def test_nodes_need_no_right_to_change_tables(
     owner = server.address("shared", user="holdfast_owner", schema="holdfast")
     assert finish(holdfast.start("doctor", HOLDFAST_DATABASE=owner)).code == 0
     await works(tmp_path, node)
+
+
+def test_a_superuser_is_warned_about(server: PrivateServer, holdfast: Machine, serve: Callable[..., Server]) -> None:
+    """OPS-475: at the start of a server and by the doctor."""
+    server.sql("create database risky", f"create role root_of_all login superuser password '{PASSWORD}'")
+    address = server.address("risky", user="root_of_all")
+    ran = finish(holdfast.start("doctor", HOLDFAST_DATABASE=address))
+    assert (ran.code, "the role root_of_all is a superuser of its server" in ran.err) == (0, True)
+    process = serve(HOLDFAST_DATABASE=address).process
+    process.send_signal(signal.SIGTERM)
+    assert "the role root_of_all is a superuser of its server" in finish(process).err
+    server.sql("drop database risky with (force)", "drop role root_of_all")

@@ -71,7 +71,7 @@ def write_plugin(machine: Machine, name: str, text: str) -> None:
 
 def host(machine: Machine, **options: object) -> Holdfast:
     environment = {**machine.environment, **SECRETS}
-    return Holdfast(machine.project, data=machine.data, environment=environment, **options)  # type: ignore[arg-type]
+    return Holdfast(machine.project, preset="allow", data=machine.data, environment=environment, **options)  # type: ignore[arg-type]
 
 
 def has_no_secret(found: Mapping[str, str]) -> bool:

@@ -23,7 +23,7 @@ UNUSABLE = "These references are configured and cannot be used at present:"
 
 @asynccontextmanager
 async def opened(machine: Machine) -> AsyncIterator[Holdfast]:
-    async with Holdfast(machine.project, data=machine.data, environment=machine.environment) as hf:
+    async with Holdfast(machine.project, preset="allow", data=machine.data, environment=machine.environment) as hf:
         yield hf
 
 

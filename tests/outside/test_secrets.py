@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 
 from tests.cli.conftest import ColdMachine, Machine
@@ -20,5 +19,22 @@ def test_commands_cannot_read_keys_from_the_process(holdfast: Machine) -> None:
     ran = holdfast("run", "--model", "demo/scripted", "go")
     assert ran.code == 0, ran
     seen = (holdfast.project / "seen.txt").read_text(encoding="utf-8", errors="replace")
-    assert "PLAIN=seen" in seen or os.getuid() != 0
+    assert f"HOME={holdfast.home}" in seen
     assert KEY not in seen
+
+
+def test_commands_cannot_read_other_variables_either(holdfast: Machine) -> None:
+    """TOL-402, TOL-555: a secret does not always have the name of one. Proxies are passed on without a password."""
+    proxy = f"http://person:{KEY}@proxy.example.org:3128"
+    holdfast.environment |= {"DATABASE_URL": f"postgres://u:{KEY}@h/d", "SENTRY_DSN": KEY, "HTTPS_PROXY": proxy}
+    look = f'{LOOK}; echo "$HTTPS_PROXY" > proxy.txt'
+    holdfast.script({"calls": [{"tool": "bash", "input": {"command": look}}]}, {"text": "done"})
+    assert holdfast("run", "--model", "demo/scripted", "go").code == 0
+    seen = (holdfast.project / "seen.txt").read_text(encoding="utf-8", errors="replace")
+    assert f"HOME={holdfast.home}" in seen
+    assert KEY not in seen
+    assert (holdfast.project / "proxy.txt").read_text(encoding="utf-8") == "http://proxy.example.org:3128\n"
+    holdfast.configure_user(holdfast={"environment": ["HTTPS_PROXY"]})
+    holdfast.script({"calls": [{"tool": "bash", "input": {"command": look}}]}, {"text": "done"})
+    assert holdfast("run", "--model", "demo/scripted", "go").code == 0
+    assert (holdfast.project / "proxy.txt").read_text(encoding="utf-8") == f"{proxy}\n"

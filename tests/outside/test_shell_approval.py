@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -51,12 +54,12 @@ def test_an_allow_list_of_commands_allows_nothing_else(holdfast: Machine) -> Non
 
 def test_always_is_for_the_command_that_was_shown(asking: Machine) -> None:
     """TOL-363, TOL-362: the same command runs again; its parts, and others like it, are asked about."""
-    command = "cd . && touch made*"
+    command = "true . && touch made*"
     asking.script(bash(command), {"text": "Good."})
     person = asking.at_terminal(*RUN)
     person.wait_for("a         always allow exactly this")
     person.wait_for("a1        always allow exactly this command")
-    person.wait_for("a2        always allow cd *")
+    person.wait_for("a2        always allow true *")
     person.wait_for("your answer:")
     person.type("a\n")
     assert person.leave().code == 0
@@ -65,7 +68,7 @@ def test_always_is_for_the_command_that_was_shown(asking: Machine) -> None:
     asking.script(bash(command), {"text": "Good."})
     assert "nobody" not in asking(*RUN).err
     assert (asking.project / "made*").exists()
-    asking.script(bash("touch made*", "cd .", "cd . && touch made_too", f"{command} "), {"text": "Good."})
+    asking.script(bash("touch made*", "true .", "true . && touch made_too", f"{command} "), {"text": "Good."})
     assert asking(*RUN).err.count("\n! Permission denied") == 4
 
 
@@ -83,6 +86,79 @@ def test_over_http_always_saves_the_exact_command(asking: Machine, serve: Callab
             approvals = client.get("/permission/saved").json()["data"]
             assert [item["resource"] for item in approvals] == [saved]
             client.delete(f"/permission/saved/{approvals[0]['id']}")
+
+
+def test_an_approval_covers_the_directory_that_was_shown(asking: Machine, serve: Callable[..., Server]) -> None:
+    """TOL-527: neither another directory of the project, by `workdir` or as that of a Session, nor its parts."""
+    nested = asking.project / "sub"
+    nested.mkdir()
+    subprocess.run(("git", "init", "-q"), cwd=asking.project, check=True)
+    for folder, word in ((asking.project, "above"), (nested, "below")):
+        (folder / "run.sh").write_text(f"echo {word} >> '{asking.home}/ran'")
+    ran = asking.home / "ran"
+    calls = [{"tool": "bash", "input": {"command": "sh ./run.sh", **where}} for where in ({}, {"workdir": "sub"})]
+    asking.script({"calls": [calls[0]]}, {"text": "Good."})
+    with httpx2.Client(base_url=f"{serve('--no-auth').url}/api", timeout=30) as client:
+
+        def begin(directory: Path) -> str:
+            body = {"model": {"providerID": "demo", "id": "scripted"}, "location": {"directory": str(directory)}}
+            session: str = client.post("/session", json=body).json()["data"]["id"]
+            client.post(f"/session/{session}/prompt", json={"prompt": {"text": "go"}})
+            return session
+
+        session = begin(asking.project)
+        request = wait_for_request(client, session)
+        path = f"/session/{session}/permission/{request['id']}/reply"
+        assert client.post(path, json={"reply": "always"}).status_code == 204
+        client.post(f"/session/{session}/wait")
+        assert ran.read_text() == "above\n"
+
+        for place, turn in ((asking.project, [calls[1]]), (nested, [calls[0]])):
+            asking.script({"calls": turn}, {"text": "Good."})
+            request = wait_for_request(client, begin(place))
+            assert request["metadata"]["directory"] == str(nested)
+            assert request["save"][0].startswith("exact:")
+            assert ran.read_text() == "above\n"
+
+        asking.script({"calls": [calls[0]]}, {"text": "Good."})
+        again = begin(asking.project)
+        client.post(f"/session/{again}/wait")
+        assert ran.read_text() == "above\nabove\n"
+
+
+def test_denials_see_through_options_and_wrappers(holdfast: Machine) -> None:
+    """TOL-529: although everything else is allowed."""
+    holdfast.configure_user(permission={"bash": {"*": "allow", "rm *": "deny", "git push *": "ask"}})
+    (holdfast.project / "kept").touch()
+    denied = ("nice -n 5 rm kept", "env -i rm kept", "sh -c 'rm kept'", "eval rm kept", "trap 'rm kept' EXIT")
+    commands = (*denied, "git -C . push", "git -c a=b push")
+    holdfast.script(bash(*commands), {"text": "Good."})
+    ran = holdfast(*RUN)
+    assert ran.err.count("\n! Permission denied") == len(commands)
+    assert (holdfast.project / "kept").exists()
+
+
+def test_the_preset_ask_asks_about_changes_only(holdfast: Machine) -> None:
+    """TOL-525, TOL-523, CAT-185: the command line has no preset unless one is chosen."""
+    turn = bash("ls; git status --short", "touch made", "git log --output=made")
+    holdfast.script(turn, {"text": "Good."})
+    assert "Permission denied" not in holdfast(*RUN).err
+    (holdfast.project / "made").unlink()
+    assert holdfast("config", "preset", "ask").code == 0
+    holdfast.script(turn, {"text": "Good."})
+    ran = holdfast(*RUN)
+    assert ran.err.count("\n! Permission denied") == 2
+    assert not (holdfast.project / "made").exists()
+
+
+def test_what_a_person_runs_is_not_asked_about(holdfast: Machine, serve: Callable[..., Server]) -> None:
+    """TOL-525, SES-284: because of a preset; a rule that says `ask` counts."""
+    assert holdfast("config", "preset", "ask").code == 0
+    with httpx2.Client(base_url=f"{serve('--no-auth').url}/api", timeout=30) as client:
+        session = client.post("/session", json={}).json()["data"]["id"]
+        done = client.post(f"/session/{session}/shell", json={"command": "touch made"})
+        assert done.status_code == 204, done.text
+        assert (holdfast.project / "made").exists()
 
 
 def test_no_command_holds_up_the_server(asking: Machine, serve: Callable[..., Server]) -> None:
@@ -105,11 +181,11 @@ def test_no_command_holds_up_the_server(asking: Machine, serve: Callable[..., Se
     assert worst[-1] < 0.2
 
 
-def wait_for_request(client: httpx2.Client, session_id: str) -> dict[str, object]:
+def wait_for_request(client: httpx2.Client, session_id: str) -> dict[str, Any]:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         found = client.get(f"/session/{session_id}/permission").json()["data"]
         if found:
-            request: dict[str, object] = found[0]
+            request: dict[str, Any] = found[0]
             return request
     raise AssertionError("nothing was asked")

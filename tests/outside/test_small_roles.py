@@ -71,7 +71,7 @@ def writing(path: Path | str) -> dict[str, Any]:
 @pytest.mark.parametrize("where", ["outside", "own"])
 def test_a_waiting_call_shows_only_files_that_the_reader_could_read(place: Place, tmp_path: Path, where: str) -> None:
     """WEB-115, OPS-304: whoever prompts chooses the file, and nobody has approved anything yet."""
-    private = tmp_path / "private.txt" if where == "outside" else place.holdfast.home / "state/holdfast/private.txt"
+    private = tmp_path / "private.txt" if where == "outside" else place.holdfast.home / "config/opencode/private.txt"
     private.parent.mkdir(parents=True, exist_ok=True)
     private.write_text("the secret\n", encoding="utf-8")
     place.start(writing(private), edit="ask", external_directory="ask")

@@ -35,7 +35,9 @@ async def test_a_sparse_file_of_20_gb_delays_no_turn_and_is_never_touched(reposi
     image.touch()
     os.truncate(image, 20 * 1024**3)
     repository.configure_user(permission={"edit": "allow"}, holdfast={"titles": False})
-    async with Holdfast(repository.project, data=repository.data, environment=repository.environment) as hf:
+    async with Holdfast(
+        repository.project, preset="allow", data=repository.data, environment=repository.environment
+    ) as hf:
         session = await hf.sessions.create(model=ModelRef(id="scripted", provider_id="demo"))
         began = time.monotonic()
         await hf.sessions.prompt(session.id, prompt=PromptInput(text="please"))

@@ -133,7 +133,7 @@ async def test_a_host_streams_the_commits_of_a_server_in_order(
     holdfast.use_provider(provider.url)
     server = serve()
     async with (
-        Holdfast(holdfast.project, data=holdfast.data, environment=holdfast.environment) as host,
+        Holdfast(holdfast.project, preset="allow", data=holdfast.data, environment=holdfast.environment) as host,
         client_of(server, holdfast) as client,
     ):
         session = await host.sessions.create()
@@ -256,7 +256,7 @@ async def test_waiting_in_another_process_never_misses_a_prompt(
     holdfast.use_provider(provider.url)
     server = serve()
     async with (
-        Holdfast(holdfast.project, data=holdfast.data, environment=holdfast.environment) as host,
+        Holdfast(holdfast.project, preset="allow", data=holdfast.data, environment=holdfast.environment) as host,
         client_of(server, holdfast) as client,
         asyncio.timeout(PATIENCE),
     ):

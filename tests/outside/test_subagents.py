@@ -255,3 +255,17 @@ async def test_a_background_result_outlives_the_process(world: World) -> None:
     async with world.host() as hf:
         messages = await hf.sessions.context(session.id)
         assert sum(isinstance(m, SyntheticMessage) for m in messages) == 1
+
+
+async def test_a_run_of_the_parent_goes_on_with_a_child_that_was_shut_down(world: World) -> None:
+    """SES-190, SES-456: also in a host that does not recover by itself."""
+    world.configure()
+    begin = asyncio.Event()
+    world.model.plays(delegating("look"), Turn(text="cut off", begin=begin), Turn(text="found it"), Turn(text="done"))
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        await hf.sessions.prompt(session.id, prompt=PromptInput(text="go"))
+        await world.model.asked(2)
+    async with world.host(recover=False) as hf, asyncio.timeout(20):
+        assert (await hf.sessions.run(session.id)).type == "completed"
+        assert await hf.sessions.interrupted() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sqlite3
@@ -484,6 +485,16 @@ async def test_foreign_names_are_no_paths_and_wrong_types_are_absent(world: Worl
     assert [session.id for session in report.sessions] == [PARENT]
     assert [refused.problem for refused in report.refused] == ["its name is not the id of a session in it"]
     assert document["info"]["cost"] == 0
+
+
+async def test_empty_conversations_of_a_folder_are_left_out_and_counted(world: World) -> None:
+    """OPS-478: quickly, however many there are, and the others are imported."""
+    empty = [(info(world.project, f"ses_empty{number:021}"), list[Json]()) for number in range(3_000)]
+    path = in_database(world.home / "opencode.db", *empty, (info(world.project), conversation()))
+    async with world.host() as hf, asyncio.timeout(30):
+        report = await hf.import_transcripts(path)
+        assert (report.empty, [session.id for session in report.sessions]) == (3_000, [PARENT])
+        assert len((await hf.sessions.list()).items) == 1
 
 
 def test_the_command_recognises_what_it_is_given(holdfast: Machine) -> None:

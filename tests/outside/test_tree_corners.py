@@ -247,6 +247,8 @@ async def test_a_parent_hears_how_a_person_decided_about_its_child(
 ) -> None:
     """SES-407, SES-422: the process of the child ended, and no process works on it when it is given up, reverted or
     deleted."""
+    if decision == "abandon":
+        world.configure(holdfast={"titles": False, "recovery": "ask"})
     world.model.always = Cast(root=[delegating({"prompt": "a", "background": background})], a=[slow()])
     async with world.host() as hf:
         session = await prompted(hf)
@@ -257,6 +259,8 @@ async def test_a_parent_hears_how_a_person_decided_about_its_child(
         await until(lambda: hf.sessions.interrupted())
         if decision == "abandon":
             await hf.sessions.recover(child, decision="abandon")
+            for one in await hf.sessions.interrupted():  # the parent, if it was answering too
+                await hf.sessions.recover(one.session_id, decision="continue")
         elif decision == "revert":
             first = (await hf.sessions.context(child))[0]
             await hf.sessions.stage_revert(child, message_id=first.id)
@@ -378,7 +382,7 @@ async def test_what_a_kept_child_uses_is_not_part_of_the_budgets_that_were_above
 
 async def test_a_turn_that_is_given_up_gives_its_reservation_back(world: World) -> None:
     """SES-373, SES-377: a child waits because another one, whose process ended, has reserved what is left."""
-    priced(world)
+    priced(world, holdfast={"titles": False, "recovery": "ask"})
     cast = Cast(root=[delegating({"prompt": "a", "background": True})], a=[slow()])
     world.model.always = cast
     async with world.host() as hf:

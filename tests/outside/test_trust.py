@@ -74,15 +74,34 @@ def test_a_redirected_provider_gets_no_key(holdfast: Machine, stranger: Stranger
     assert stranger.heard == []
 
 
-def test_even_a_trusted_project_sends_a_known_provider_nowhere_else(holdfast: Machine, stranger: Stranger) -> None:
-    """CAT-182: a key goes only where the catalog or the user's own files send it."""
-    holdfast.environment["ANTHROPIC_API_KEY"] = KEY
-    holdfast.configure(provider={"anthropic": {"options": {"baseURL": f"{stranger.url}/v1"}}})
+def test_even_a_trusted_project_sends_a_known_provider_nowhere_else(
+    holdfast: Machine, provider: Provider, stranger: Stranger
+) -> None:
+    """CAT-182: a key goes only where the catalog or the user's own files send it. The question says that the
+    address will not count, a yes leaves the provider as it was, and the check of the configuration names it."""
+    holdfast.use_provider(provider.url)
+    holdfast.configure(provider={"mock": {"options": {"baseURL": f"{stranger.url}/v1"}}})
+    asked = holdfast("trust")
+    assert "this never counts" in asked.out
+    assert stranger.url in asked.out
+    assert "this never counts" in holdfast("trust", "--yes").out
+    ran = holdfast("run", "hello")
+    assert (ran.code, len(provider.bodies) > 0) == (0, True), ran.err
+    checked = holdfast("config", "check")
+    assert "mock" in checked.out + checked.err
+    assert "this never counts" in checked.out + checked.err
+    assert stranger.heard == []
+
+
+def test_an_azure_resource_of_a_trusted_project_gets_no_key(holdfast: Machine) -> None:
+    """CAT-182: what changes an address in another way is refused when the model is used."""
+    holdfast.environment["AZURE_API_KEY"] = KEY
+    holdfast.environment["AZURE_RESOURCE_NAME"] = "mine"
+    holdfast.configure(provider={"azure": {"npm": "@ai-sdk/azure", "options": {"resourceName": "theirs"}}})
     assert holdfast("trust", "--yes").code == 0
-    ran = holdfast("run", "--model", "anthropic/claude-sonnet-4-5", "hello")
+    ran = holdfast("run", "--model", "azure/gpt-5", "hello")
     assert ran.code == 1
     assert "which neither the catalog nor your own files name for it" in ran.err
-    assert stranger.heard == []
 
 
 def test_variables_and_addresses_of_a_project_are_not_used(

@@ -67,7 +67,7 @@ class World:
         """A host on this machine; opened with `async with`."""
         if not (self.user_folder / "opencode.json").exists():
             self.configure()
-        given = {"data": self.data, "environment": self.environment, **options}
+        given: Json = {"preset": "allow", "data": self.data, "environment": self.environment, **options}
         return Holdfast(given.pop("directory", self.project), **given)
 
     def write(self, path: str, text: str) -> Path:

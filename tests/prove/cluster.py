@@ -22,7 +22,7 @@ from tests.prove.followers import Follower, Stored, followers
 from tests.prove.histories import Json, check_history, lines_about
 from tests.prove.network import FROM, TO, Link
 
-from holdfast.core.session.ownership import EXPIRY_SECONDS
+from holdfast.core.session.heartbeats import EXPIRY_SECONDS, WATCHED_SECONDS
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 PATIENCE = 60.0
@@ -364,7 +364,7 @@ class Disturbances:
         """Longer than others wait before they take over."""
         node.away = True
         node.stop()
-        await self._pass(EXPIRY_SECONDS + self._chance.uniform(2, 6))
+        await self._pass(EXPIRY_SECONDS + WATCHED_SECONDS + self._chance.uniform(2, 6))
         node.go_on()
         node.away = False
 
@@ -385,7 +385,7 @@ class Disturbances:
         assert node.database is not None
         node.away = True
         directions = self._chance.choice(((TO,), (FROM,), (TO, FROM)))
-        await self._cut(node.database, EXPIRY_SECONDS + self._chance.uniform(2, 6), *directions)
+        await self._cut(node.database, EXPIRY_SECONDS + WATCHED_SECONDS + self._chance.uniform(2, 6), *directions)
         node.away = False
 
     async def slow(self, node: Node) -> None:

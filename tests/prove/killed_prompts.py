@@ -44,7 +44,7 @@ async def finish(client: Holdfast, session_id: str) -> None:
 async def main(directory: str, data: str, session_id: str, at: str, when: str) -> None:
     killer = Killer(int(at), when)
     Writer._commit = lambda writer, batch: killer.commit(writer, batch)  # type: ignore[method-assign, assignment]
-    async with Holdfast(Path(directory), data=Path(data), recover=False) as client:
+    async with Holdfast(Path(directory), data=Path(data), preset="allow", recover=False) as client:
         killer.armed = True
         await send(client, session_id)
         killer.armed = False

@@ -25,7 +25,7 @@ async def approve(client: Holdfast) -> None:
 async def main(directory: str, data: str, session_id: str, at: str, when: str) -> None:
     killer = Killer(int(at), when)
     Writer._commit = lambda writer, batch: killer.commit(writer, batch)  # type: ignore[method-assign, assignment]
-    async with Holdfast(Path(directory), data=Path(data), recover=False) as client:
+    async with Holdfast(Path(directory), data=Path(data), preset="allow", recover=False) as client:
         killer.armed = True
         approving = asyncio.create_task(approve(client))
         await client.sessions.prompt(session_id, prompt=PromptInput(text="root"))

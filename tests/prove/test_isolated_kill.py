@@ -30,7 +30,7 @@ import asyncio, sys
 from holdfast import Holdfast, PromptInput
 
 async def main(project, data, session):
-    async with Holdfast(project, data=data) as hf:
+    async with Holdfast(project, data=data, preset="allow") as hf:
         await hf.sessions.prompt(session, prompt=PromptInput(text="root"))
         print("begun", flush=True)
         await hf.sessions.wait(session)

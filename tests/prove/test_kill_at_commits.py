@@ -46,7 +46,7 @@ async def prepared(machine: Machine, provider: Provider) -> str:
     config = machine.home / "config" / "opencode" / "opencode.json"
     document = json.loads(config.read_text(encoding="utf-8"))
     config.write_text(json.dumps({**document, "permission": {"bash": "ask"}, "snapshot": False}), encoding="utf-8")
-    async with Holdfast(machine.project, data=machine.data, environment=machine.environment) as host:
+    async with Holdfast(machine.project, preset="allow", data=machine.data, environment=machine.environment) as host:
         session = await host.sessions.create()
         for number in range(3):
             await host.sessions.prompt(session.id, prompt=PromptInput(text=f"{number} " + "word " * 8_000))
@@ -71,7 +71,9 @@ def killed(machine: Machine, data: Path, session_id: str, at: int, when: str) ->
 
 async def carried_on(machine: Machine, data: Path, session_id: str) -> str:
     """What one call says right after the restart; then everything is brought to its end, as a person would."""
-    async with Holdfast(machine.project, data=data, environment=machine.environment, recover=False) as host:
+    async with Holdfast(
+        machine.project, preset="allow", data=data, environment=machine.environment, recover=False
+    ) as host:
         waits = await host.sessions.waits(session_id)
         pending = await host.sessions.pending(session_id)
         (newest,) = (await host.sessions.messages(session_id, limit=1)).items
@@ -80,7 +82,7 @@ async def carried_on(machine: Machine, data: Path, session_id: str) -> str:
         explained = waits[0].kind if waits else "answered"
     async with (
         asyncio.timeout(60),
-        Holdfast(machine.project, data=data, environment=machine.environment) as host,
+        Holdfast(machine.project, preset="allow", data=data, environment=machine.environment) as host,
     ):
         approving = asyncio.create_task(approve(host, session_id))
         await send(host, session_id)  # what was accepted is not taken twice

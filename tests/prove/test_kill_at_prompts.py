@@ -46,7 +46,7 @@ async def prepared(machine: Machine, provider: Provider) -> str:
     more = {"holdfast": own, "command": {"note": COMMAND}, "snapshot": False}
     config.write_text(json.dumps({**document, **more}), encoding="utf-8")
     behave(provider)
-    async with Holdfast(machine.project, data=machine.data, environment=machine.environment) as host:
+    async with Holdfast(machine.project, preset="allow", data=machine.data, environment=machine.environment) as host:
         return (await host.sessions.create()).id
 
 
@@ -67,7 +67,7 @@ async def carried_on(machine: Machine, data: Path, session_id: str) -> None:
     """The next host, to which everything is sent again."""
     async with (
         asyncio.timeout(60),
-        Holdfast(machine.project, data=data, environment=machine.environment) as host,
+        Holdfast(machine.project, preset="allow", data=data, environment=machine.environment) as host,
     ):
         await send(host, session_id)
         for session in (await host.sessions.list()).items:

@@ -15,12 +15,12 @@ from tests.prove.histories import check_history
 from tests.prove.network import FROM, TO
 from tests.prove.postgres_cluster import NOTED_LEASES, Store, postgres_cluster, several_owners
 
-from holdfast.core.session.ownership import EXPIRY_SECONDS
+from holdfast.core.session.heartbeats import EXPIRY_SECONDS, WATCHED_SECONDS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.prove, pytest.mark.timeout(600)]
 
 PAUSE_SECONDS = 60.0
-LATEST = EXPIRY_SECONDS + 6
+LATEST = EXPIRY_SECONDS + WATCHED_SECONDS + 6
 """The heartbeat may be two seconds old when the node stops, and others look twice a second."""
 
 

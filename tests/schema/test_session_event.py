@@ -85,6 +85,7 @@ PRIVATE = {
         "turn.dispatched",
         "turn.answered",
         "turn.abandoned",
+        "recovery.decided",
         "activity.ended",
         "activity.suspended",
         "request.taken",

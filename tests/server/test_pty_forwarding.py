@@ -34,6 +34,7 @@ def node(name: str) -> Owner:
         id=f"own_{name}",
         pid=1,
         age=0,
+        beat=0,
         locked=1,
         serves=True,
         holds=False,

@@ -14,7 +14,7 @@ from holdfast.acp.requests import ElicitationAnswer, PermissionAnswer
 from holdfast.acp.text import bounded, printable, title
 from holdfast.acp.translation import call_key
 from holdfast.schema.exceptions import InvalidFormAnswer
-from holdfast.schema.form import ExternalField
+from holdfast.schema.form import ExternalField, asker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -128,7 +128,7 @@ class Elicitation:
             params = {
                 **self._scope(form.tool),
                 "mode": "url",
-                "message": bounded(page.title or form.title, 2000),
+                "message": _introduced(form, page.title or form.title),
                 "elicitationId": f"{form.id}/{page.key}",
                 "url": printable(page.url),
             }
@@ -145,7 +145,7 @@ class Elicitation:
         for _ in range(ATTEMPTS):
             values = dict(visited)
             if has_fields:
-                answer = await self._elicit(f"{bounded(form.title, 2000)}{problem}", schema.document(), form.tool)
+                answer = await self._elicit(f"{_introduced(form, form.title)}{problem}", schema.document(), form.tool)
                 if answer.action != "accept":
                     return False
                 values |= schema.values(answer.content or {})
@@ -173,6 +173,13 @@ class Elicitation:
     def _scope(self, tool: QuestionTool | None) -> Json:
         scope = {"sessionId": self._session_id}
         return scope if tool is None else {**scope, "toolCallId": call_key(tool.message_id, tool.call_id)}
+
+
+def _introduced(form: Form, text: str) -> str:
+    """With who asks, and what of the server's own message there is."""
+    about = (form.metadata or {}).get("message")
+    parts = (asker(form), bounded(text, 2000), bounded(about, 2000) if isinstance(about, str) else None)
+    return "\n\n".join(part for part in parts if part)
 
 
 def _described(label: str, description: str) -> str:

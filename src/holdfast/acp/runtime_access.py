@@ -57,7 +57,7 @@ class RuntimeAccess:
         await asyncio.sleep(0)
         from holdfast.embedded.holdfast import Holdfast
 
-        host = Holdfast(self._directory, protect=True, recover=False, editor=self.files)
+        host = Holdfast(self._directory, preset="allow", protect=True, recover=False, editor=self.files)
         await host.__aenter__()
         self._on_open()
         return host

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.acp.requests import ClientCapabilities
     from holdfast.embedded.holdfast import Holdfast
     from holdfast.mcp.connection import Connection
+    from holdfast.schema.insight import InterruptedActivity
     from holdfast.schema.session import Session
     from holdfast.schema.typed_event import Event
 
@@ -70,13 +71,17 @@ class EditorSession:
         await self._usage()
 
     async def go_on(self) -> None:
-        """Continue what an earlier process left, where nothing can happen twice; otherwise say who decides."""
-        left = [one for one in await self._host.sessions.interrupted() if self.id in (one.session_id, one.root_id)]
-        undecided = [one for one in left if not one.safe and one.stage not in ("waiting", "subagent")]
+        """Decide about what an earlier process left, as the policy says. What is left to a person is told."""
+        if not await self._left():
+            return
+        await self._host.sessions.recover(self.id, decision="policy")
+        undecided = [one for one in await self._left() if one.decision]
         if undecided:
             await self.note(f"Work was left unfinished: {undecided[0].what}. {undecided[0].next}.")
-        elif any(one.stage != "waiting" for one in left):
-            await self._host.sessions.recover(self.id, decision="continue")
+
+    async def _left(self) -> list[InterruptedActivity]:
+        interrupted = await self._host.sessions.interrupted()
+        return [one for one in interrupted if self.id in (one.session_id, one.root_id) and one.stage != "waiting"]
 
     async def close(self) -> None:
         await self.prompts.close()

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from holdfast.schema.audit import AuditEntry
 
 NOBODY = "-"
+ELSEWHERE = " (elsewhere)"
+"""Behind a name that came with a bundle: nobody here goes by it."""
 
 
 @click.command("audit", short_help="Show who changed what outside of sessions.")
@@ -45,7 +47,7 @@ async def print_audit(
         rows = (
             (
                 moment(entry.time),
-                entry.who or NOBODY,
+                f"{entry.who or NOBODY}{ELSEWHERE if entry.elsewhere else ''}",
                 *([entry.session_id] if several else []),
                 entry.what,
                 brief(" ".join(filter(None, (entry.subject, entry.detail, None if tree else entry.session_id)))),

@@ -15,6 +15,7 @@ import click
 
 from holdfast.client.credential import state_folder
 from holdfast.client.local_socket import UntrustedSocket, verify_socket
+from holdfast.private_files import own_directory
 from holdfast.schema.exceptions import HoldfastError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ async def found_or_started(environment: dict[str, str], *, local: bool = False) 
     if (server := _found(environment, local=local)) is not None:
         return server
     folder = state_folder(environment)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    own_directory(folder)
     log = folder / ("serve-local.log" if local else "serve.log")
     with _starting(folder / "starting.lock") as alone:
         deadline = time.monotonic() + START_SECONDS

@@ -12,6 +12,7 @@ import click
 from holdfast.cli.bundle_progress import BundleProgress
 from holdfast.cli.command_runner import INTERRUPTED, configure_logging, fail
 from holdfast.cli.migrate import ended_by_signals
+from holdfast.cli.named_file import NamedFile
 from holdfast.cli.output import moment, printable, size
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ NOT_IN_IT = "not in it: credentials, configuration, file snapshots and isolated 
 
 
 @click.command("backup", short_help="Copy all sessions to a file while servers run.")
-@click.argument("file", type=click.Path(dir_okay=False), metavar="FILE")
+@click.argument("file", type=NamedFile(dir_okay=False), metavar="FILE")
 @click.option("--check", "only_check", is_flag=True, help="Check a backup instead of making one.")
 @click.option("--json", "as_json", is_flag=True, help="Print what is in it as JSON, and no progress.")
 def command(file: str, only_check: bool, as_json: bool) -> None:

@@ -56,7 +56,7 @@ async def on_host(work: Work, directory: str | None = None) -> int:
     continued: this process ends too soon for that."""
     from holdfast.embedded.holdfast import Holdfast
 
-    async with Holdfast(directory, recover=False) as host:
+    async with Holdfast(directory, preset="allow", recover=False) as host:
         return await work(host)
 
 

@@ -72,7 +72,7 @@ def _read(read: Read) -> list[tuple[str, str]]:
     async def work() -> list[tuple[str, str]]:
         from holdfast.embedded.holdfast import Holdfast
 
-        async with asyncio.timeout(SECONDS), Holdfast(recover=False) as host:
+        async with asyncio.timeout(SECONDS), Holdfast(preset="allow", recover=False) as host:
             return (await read(host))[:OFFERED]
 
     try:

@@ -80,9 +80,9 @@ def show() -> None:
 def preset(name: Preset) -> None:
     """Choose how agents work in all your projects.
 
-    default: they read, edit and run commands in a project without asking. ask: they ask before edits, commands and
-    fetches. sandbox: commands can write only in the project and have no network. Your own configuration files take
-    precedence over a preset."""
+    default: they read, edit and run commands in a project without asking. ask: they ask before edits, fetches,
+    and commands that may change something. sandbox: commands can write only in the project and have no network. Your
+    own configuration files take precedence over a preset."""
     from holdfast.embedded.choices import Choices
 
     Choices().choose(name)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 QUESTION = """\
 ? This is your first run. By default agents read, edit and run commands in a project without asking you.
   1  keep the default
-  2  ask me before edits, commands and fetches
+  2  ask me before edits, fetches, and commands that may change something
   3  confine commands: they write only in the project and have no network (docs/how-to/sandbox.md)
   `holdfast config preset` changes this later."""
 ANSWERS: dict[str, Preset] = {"": "default", "1": "default", "2": "ask", "3": "sandbox"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.cli.output import brief, one_line, visible
-from holdfast.schema.form import ExternalField, MultiselectField, StringField, condition_holds
+from holdfast.schema.form import ExternalField, MultiselectField, StringField, asker, condition_holds
 from holdfast.tui.form_values import NotAValue, expected, read_value, shown_value
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ async def fill_in(terminal: Terminal, form: Form, problem: str | None = None) ->
     """The values by key; None at the end of input. `problem` is why the former answer was refused."""
     terminal.discard_typed()
     terminal.say(f"? {brief(form.title, 300)}")
+    if (line := asker(form)) is not None:
+        terminal.say(brief(line, 300))
     about = (form.metadata or {}).get("message")
     if isinstance(about, str):
         terminal.say(_indented(about, "  "))

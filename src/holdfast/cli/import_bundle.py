@@ -10,6 +10,7 @@ import click
 from holdfast.cli.bundle_progress import BundleProgress
 from holdfast.cli.command_runner import run_on_host
 from holdfast.cli.imported_transcripts import is_transcript, show_transcripts
+from holdfast.cli.named_file import NamedFile
 from holdfast.cli.output import printable
 
 if TYPE_CHECKING:
@@ -22,25 +23,32 @@ SHOWN = 20
 
 
 @click.command("import")
-@click.argument("files", nargs=-1, required=True, metavar="FILE|DIRECTORY…", type=click.Path(exists=True))
+@click.argument("files", nargs=-1, required=True, metavar="FILE|DIRECTORY…", type=NamedFile(exists=True))
 @click.option(
     "--directory",
     type=click.Path(exists=True, file_okay=False),
     metavar="DIR",
     help="Let the sessions be in this directory instead of the one they were in.",
 )
+@click.option(
+    "--accept-changes",
+    is_flag=True,
+    help="Let a bundle also rename, move and otherwise change sessions that are here, not only continue them.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print each report as a line of JSON, and no progress.")
-def command(files: tuple[str, ...], directory: str | None, as_json: bool) -> None:
+def command(files: tuple[str, ...], directory: str | None, accept_changes: bool, as_json: bool) -> None:
     """Take the sessions of bundles into the database, or conversations of OpenCode: a file that `opencode export`
     wrote, or the directory in which OpenCode 1.x stores them.
 
     A bundle is imported as a whole or not at all. Sessions that are there already stay as they are; one with the same
     id and another history refuses the bundle. Nothing is executed: unfinished work waits for
-    `holdfast sessions recover`."""
-    run_on_host(lambda host: _import(host, files, directory, as_json))
+    `holdfast sessions recover`, and requests that waited for an answer are closed."""
+    run_on_host(lambda host: _import(host, files, directory, accept_changes, as_json))
 
 
-async def _import(host: Holdfast, files: tuple[str, ...], directory: str | None, as_json: bool) -> int:
+async def _import(
+    host: Holdfast, files: tuple[str, ...], directory: str | None, accept_changes: bool, as_json: bool
+) -> int:
     from holdfast.schema.codec import encode_text
 
     code = 0
@@ -53,7 +61,9 @@ async def _import(host: Holdfast, files: tuple[str, ...], directory: str | None,
                 progress.clear()
                 show_transcripts(file, found, as_json)
                 continue
-            report = await host.import_bundle(file, directory=directory, told=progress.show)
+            report = await host.import_bundle(
+                file, directory=directory, accept_changes=accept_changes, told=progress.show
+            )
         finally:
             progress.clear()
         if as_json:
@@ -77,6 +87,26 @@ def _described(report: ImportReport) -> str:
 def _notes(report: ImportReport) -> Iterator[str]:
     if report.redacted:
         yield "what looked like a secret, and the home directory of its author, were replaced in it"
+    yield from _bounded(
+        [f"{session.id} was here and has new events" for session in report.sessions if session.outcome == "extended"]
+    )
+    yield from _bounded([f"{session.id}: it {change}" for session in report.sessions for change in session.changes])
+    yield from _bounded(
+        [
+            f"{session.id}: left out {session.closed:,} {'request' if session.closed == 1 else 'requests'} that waited "
+            "for an answer elsewhere; whoever continues it is asked again"
+            for session in report.sessions
+            if session.closed
+        ]
+    )
+    yield from _bounded(
+        [
+            f"{session.id}: {session.pending:,} {'input waits' if session.pending == 1 else 'inputs wait'} that nobody "
+            f"here wrote, and come before your next prompt; `holdfast sessions inbox {session.id}` shows them"
+            for session in report.sessions
+            if session.pending
+        ]
+    )
     interrupted = [session.id for session in report.sessions if session.interrupted]
     yield from _bounded(
         [f"{id} has unfinished work; `holdfast sessions recover {id}` decides about it" for id in interrupted]

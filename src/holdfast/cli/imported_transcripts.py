@@ -51,6 +51,8 @@ def show_transcripts(path: str, report: TranscriptReport, as_json: bool) -> None
 
 def _notes(report: TranscriptReport) -> Iterator[str]:
     yield from _bounded([f"{refused.source}: {refused.problem}" for refused in report.refused])
+    if report.empty:
+        yield f"left out {report.empty:,} {'session' if report.empty == 1 else 'sessions'} without a message"
     renamed = [session for session in report.sessions if session.id != session.source_id]
     yield from _bounded([f"{session.source_id} is {session.id} here" for session in renamed])
     lost: Counter[str] = Counter()

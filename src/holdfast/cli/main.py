@@ -92,7 +92,11 @@ class Commands(GroupedCommands):
             click.echo("interrupted", err=True)
             code = INTERRUPTED
         except click.ClickException as error:
-            error.show()
+            from holdfast.cli.output import without_passwords
+
+            shown = io.StringIO()
+            error.show(shown)
+            click.echo(without_passwords(shown.getvalue()), err=True, nl=False)
             code = error.exit_code
         sys.exit(code if isinstance(code, int) else 0)
 

@@ -151,7 +151,7 @@ async def _on_client(work: Work, elsewhere: bool) -> int:
         else:
             from holdfast.embedded.holdfast import Holdfast
 
-            client = await stack.enter_async_context(Holdfast(None, recover=False, protect=True))
+            client = await stack.enter_async_context(Holdfast(None, preset="allow", recover=False, protect=True))
         return await work(client, Location(directory=os.path.realpath(os.getcwd())))
 
 

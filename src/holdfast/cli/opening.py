@@ -48,7 +48,14 @@ async def open_client(ask: Ask, attendance: Attendance, screen: Screen, stack: A
     if attendance.terminal is not None and not ask.quiet:
         await first_choice(attendance.terminal)
     host = await stack.enter_async_context(
-        Holdfast(ask.directory, recover=False, unattended=attendance.unattended, protect=True, sandbox=ask.sandbox)
+        Holdfast(
+            ask.directory,
+            preset="allow",
+            recover=False,
+            unattended=attendance.unattended,
+            protect=True,
+            sandbox=ask.sandbox,
+        )
     )
     started()
     return Opened(host, host)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.schema.pattern import pattern
 from holdfast.text.visible_text import brief as brief
 from holdfast.text.visible_text import one_line as one_line
 from holdfast.text.visible_text import printable as printable
@@ -22,6 +23,10 @@ NARROWEST = 20
 UNLIMITED = 10_000
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+_USER = pattern(r"(?<=//)[^/@\s]*@")
+_PASSWORD = pattern(r"(?i)(\bpassword=)[^&\s'\"]*")
 
 
 def print_json(value: object) -> None:
@@ -92,3 +97,8 @@ def _wrapped(text: str, room: int) -> list[str]:
     import textwrap
 
     return textwrap.wrap(text, room, break_on_hyphens=False) or [""]
+
+
+def without_passwords(text: str) -> str:
+    """A message that repeats arguments, without what addresses in them have before `@` and as `password`."""
+    return _PASSWORD.sub(r"\1***", _USER.sub("***@", text))

@@ -10,6 +10,7 @@ import click
 from holdfast.cli.attached import NOT_UTF8, STDIN, Attached
 from holdfast.cli.calls import Call, joined, read_call
 from holdfast.cli.completion import complete
+from holdfast.cli.named_file import NamedFile
 from holdfast.cli.session_budget import Dollars
 
 RESOURCE = "mcp://"
@@ -53,7 +54,7 @@ class Ask(NamedTuple):
     """Content that is sent with the prompt."""
 
 
-class FileOrResource(click.Path):
+class FileOrResource(NamedFile):
     """A path, or the address of a resource of an MCP server."""
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
@@ -88,7 +89,7 @@ class FileOrResource(click.Path):
     "files",
     metavar="PATH",
     multiple=True,
-    type=FileOrResource(exists=True, allow_dash=True),
+    type=FileOrResource(exists=True, allow_dash=True, piped=True),
     help="Attach this file, directory or resource (mcp://SERVER/ADDRESS); - attaches standard input. May be repeated.",
 )
 @click.option("--system", metavar="TEXT", help="Further instructions for this answer.")
@@ -96,7 +97,7 @@ class FileOrResource(click.Path):
     "--format",
     "schema_file",
     metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
+    type=NamedFile(exists=True, dir_okay=False, piped=True),
     help="Answer with JSON that matches the JSON Schema in this file.",
 )
 @click.option("--no-reply", is_flag=True, help="Add the prompt to the conversation, and ask for no answer.")

@@ -127,14 +127,13 @@ def compact(session_id: str, instructions: str | None) -> None:
 def recover(session_id: str, go_on: bool | None, yes: bool) -> None:
     """Continue or abandon a turn that was interrupted when its process ended, and those of sessions below it.
 
-    Continuing sends a new request from the recorded history; tool calls of the interrupted turn are not repeated."""
+    Continuing sends a new request from the recorded history; tool calls of the interrupted turn are not repeated.
+    Abandoning ends the turn; prompts that are pending are answered after that."""
     if go_on is None:
         raise click.UsageError("either --continue or --abandon is needed")
-    if not go_on:
-        run_on_session(session_id, lambda client, id: _done(client.sessions.recover(id, decision="abandon")))
-    from holdfast.cli.turn import continue_session
+    from holdfast.cli.turn import abandon_session, continue_session
 
-    sys.exit(continue_session(session_id, yes=yes))
+    sys.exit((continue_session if go_on else abandon_session)(session_id, yes=yes))
 
 
 @command.command()

@@ -41,7 +41,7 @@ async def with_client(attach: str | None, work: Callable[[AsyncClient], Coroutin
             return await work(found.client)
         from holdfast.embedded.holdfast import Holdfast
 
-        return await work(await stack.enter_async_context(Holdfast(recover=False)))
+        return await work(await stack.enter_async_context(Holdfast(preset="allow", recover=False)))
 
 
 async def show(client: AsyncClient, session_id: str | None, *, follow: bool, as_json: bool) -> int:

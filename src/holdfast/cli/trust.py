@@ -66,7 +66,7 @@ async def _decide(path: str | None, yes: bool, as_json: bool) -> int:
     from holdfast.embedded.trust import ProjectTrust
 
     with quiet_configuration():
-        async with Holdfast(path, recover=False) as host:
+        async with Holdfast(path, preset="allow", recover=False) as host:
             report = await host.config.report()
     if as_json and not yes:
         print_json(report.sources)
@@ -76,7 +76,7 @@ async def _decide(path: str | None, yes: bool, as_json: bool) -> int:
         return 0
     for source in report.sources:
         click.echo(printable(f"{source.path}{' (trusted)' if source.trusted else ''}"))
-        for line in source.wants:
+        for line in (*source.wants, *(source.never or ())):
             click.echo(printable(f"  {line}"))
     untrusted = [source for source in report.sources if not source.trusted]
     if not untrusted:
@@ -133,7 +133,7 @@ async def _offer(
     terminal.say("? this project has settings that need your trust:")
     for source in undecided:
         terminal.say(f"  {source.path}")
-        for line in source.wants:
+        for line in (*source.wants, *(source.never or ())):
             terminal.say(f"    {line}")
     if not await terminal.confirm("  trust them?"):
         trust.decline(undecided)

@@ -49,6 +49,11 @@ def continue_session(session_id: str, *, yes: bool) -> int:
     return execute(_continue(session_id, yes))
 
 
+def abandon_session(session_id: str, *, yes: bool) -> int:
+    """End a turn that was interrupted with its process, and show what is answered after that."""
+    return execute(_abandon(session_id, yes))
+
+
 def steer_input(session_id: str, input_id: str, *, yes: bool) -> int:
     """Let a queued input join at the next safe boundary, and show the turn."""
     return execute(_steer(session_id, input_id, yes))
@@ -163,6 +168,22 @@ async def _continue(session_id: str, yes: bool) -> int:
         answer, answering = Answer(), Answering(client, session_id, screen, attendance)
         follower = Follower(client, session_id, screen, answering, answer)
         await follower.follow(lambda: client.sessions.recover(session_id, decision="continue"))
+        screen.closed(answer)
+        return await _exit_code(client, session_id, screen, answering, answer)
+
+
+async def _abandon(session_id: str, yes: bool) -> int:
+    """What is pending follows, and is answered before the command ends."""
+    async with AsyncExitStack() as stack:
+        screen, attendance = Screen(quiet=False), Attendance.of_process(yes=yes)
+        client = (await open_client(Ask(yes=yes), attendance, screen, stack)).client
+        session_id = await session_of(client, session_id)
+        pending = await client.sessions.pending(session_id)
+        answer, answering = Answer(), Answering(client, session_id, screen, attendance)
+        follower = Follower(client, session_id, screen, answering, answer)
+        await follower.follow(lambda: client.sessions.recover(session_id, decision="abandon"))
+        if not pending:
+            return 0
         screen.closed(answer)
         return await _exit_code(client, session_id, screen, answering, answer)
 

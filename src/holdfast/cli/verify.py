@@ -8,6 +8,7 @@ import click
 
 from holdfast.cli.bundle_progress import BundleProgress
 from holdfast.cli.command_runner import FAILED, fail, run_on_host
+from holdfast.cli.named_file import NamedFile
 from holdfast.cli.output import printable
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("verify")
-@click.argument("files", nargs=-1, required=True, metavar="FILE…", type=click.Path(exists=True, dir_okay=False))
+@click.argument("files", nargs=-1, required=True, metavar="FILE…", type=NamedFile(exists=True, dir_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="Print each report as a line of JSON, and no progress.")
 def command(files: tuple[str, ...], as_json: bool) -> None:
     """Check every hash and every event of bundles.

@@ -71,9 +71,10 @@ def _redirecting_file(address: str) -> Path:
     from pathlib import Path
 
     from holdfast.client.credential import state_folder
+    from holdfast.private_files import own_directory
 
     folder = state_folder(os.environ)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    own_directory(folder)
     handle, draft = tempfile.mkstemp(dir=folder)
     with os.fdopen(handle, "w", encoding="ascii") as file:
         file.write(

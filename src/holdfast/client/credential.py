@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from holdfast.private_files import OTHERS, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_USER = "opencode"
+
+log = logging.getLogger(__name__)
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
@@ -30,9 +35,14 @@ def given_password(environment: Mapping[str, str]) -> str | None:
 
 
 def kept_password(environment: Mapping[str, str]) -> str | None:
+    """None also for a file that another user could have written: it would be that user's password."""
     path = credential_file(environment)
     try:
-        if path.stat().st_mode & 0o077:
+        for one in (path, path.parent):
+            if (reason := refusal(one.stat())) is not None:
+                log.warning("%s %s; the password in %s is not used", one, reason, path)
+                return None
+        if path.stat().st_mode & OTHERS:
             path.chmod(0o600)
         return path.read_text(encoding="ascii").strip() or None
     except (OSError, UnicodeDecodeError):

@@ -21,7 +21,7 @@ import msgspec
 
 from holdfast.client import socket_folder
 from holdfast.client.credential import state_folder
-from holdfast.client.local_socket import OWNER_ONLY
+from holdfast.private_files import close_to_others
 from holdfast.schema.codec import decoder
 from holdfast.schema.record import Record
 
@@ -84,12 +84,8 @@ def forget(entry: Path) -> None:
 
 def _private(folder: Path) -> bool:
     """Whether only this user can create files there; corrects the mode of our own folder."""
-    found = folder.stat()
-    if found.st_uid != os.getuid():
-        return False
-    if found.st_mode & OWNER_ONLY:
-        folder.chmod(0o700)
-    return True
+    status = close_to_others(folder)
+    return status is not None and status.st_uid == os.getuid()
 
 
 def _read(path: Path) -> RunningServer | None:

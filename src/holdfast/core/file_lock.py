@@ -8,6 +8,8 @@ import os
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
+from holdfast.private_files import make_directory
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
@@ -50,7 +52,7 @@ async def file_lock(path: Path, *, patience: float = 60.0) -> AsyncIterator[None
 
 
 def _open(path: Path) -> int:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 

@@ -1,5 +1,5 @@
 """Replaces secrets and the home directory in a text for others: what looks like a key or a token, values of variables
-with secret-looking names, and user information in addresses.
+with secret-looking names (those of the environment, and those that a text assigns), and user information in addresses.
 
 It is a help and no proof: a secret that looks like an ordinary word stays, and media are not looked into."""
 
@@ -34,6 +34,12 @@ _PATTERNS = (
     r"(?<=://)[^/@\s\"'<>]+:[^/@\s\"'<>]+(?=@)",
     r"(?i:(?<=bearer )[A-Za-z0-9._~+/-]{12,}=*)",
 )
+_ASSIGNED = (
+    r"(?<![\w$])([A-Za-z_][\w.-]{0,100})=(\\?)"
+    r"(\"(?:[^\"\\\n]|\\[^\"\n])*\\?\"|'[^'\n]*'|[^\s\"'`<>\\][^\s\"'`<>]*)"
+)
+"""`NAME=value`, as in a file of variables, a command or an address; quoted, or quoted inside of JSON."""
+_HARMLESS = frozenset(("true", "false", "none", "null"))
 _BASE64 = r"[A-Za-z0-9+/_-]+=*"
 _TEXT_URI = r"(data:(?:text/|application/json)[^,]{0,200};base64,)([A-Za-z0-9+/]*=*)"
 
@@ -48,6 +54,7 @@ class Redaction:
         ]
         self._pattern = re.compile("|".join(_PATTERNS), re.DOTALL) if active else None
         self._base64, self._text_uri = re.compile(_BASE64), re.compile(_TEXT_URI)
+        self._assigned = re.compile(_ASSIGNED)
 
     @classmethod
     def none(cls) -> Self:
@@ -67,6 +74,7 @@ class Redaction:
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
         text = self._pattern.sub(HIDDEN, text)
+        text = self._assigned.sub(_hidden_assignment, text)
         for home, name in self._homes:
             text = home.sub(name, text)
         return text
@@ -105,3 +113,11 @@ class Redaction:
         except (binascii.Error, UnicodeDecodeError):
             return content
         return base64.b64encode(self.apply(text).encode()).decode()
+
+
+def _hidden_assignment(found: re.Match[str]) -> str:
+    name, escape, value = found.groups()
+    if value.startswith("$") or value.lower() in _HARMLESS or not is_secret(name):
+        return found[0]
+    quote = value[0] if value[0] in "\"'" else ""
+    return f"{name}={escape}{quote}{HIDDEN}{escape}{quote}"

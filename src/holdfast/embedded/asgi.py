@@ -85,7 +85,7 @@ class Mounted:
             self._app = self.host.application(
                 credentials=self._credentials, hosts=self._hosts, origins=self._origins, page=self._page
             )
-            self.host.start_recovery()
+            self.host.start_recovery(everywhere=True)
             try:
                 with _on_signals(self.stop):
                     yield

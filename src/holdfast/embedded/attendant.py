@@ -118,6 +118,11 @@ class Attendant:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
+    def attends(self, session_id: str, ancestors: Sequence[str]) -> bool:
+        """Whether a function would be asked about a permission of this Session."""
+        line = {session_id, *ancestors, None}
+        return any(one.kind is PermissionRequest and one.session_id in line for one in self._registered)
+
     def _register(
         self,
         callback: Callable[[Any], Any],

@@ -1,6 +1,7 @@
 """Stores the preset of permissions or sandbox that a user chose for all projects.
 
-It is a configuration document of lowest priority: the user's own configuration files take precedence."""
+It is a configuration document of lowest priority: the user's own configuration files take precedence. Its permission
+rules only narrow what agents may do (core/agent/configured.py)."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.core.atomic_write import atomic_write
 from holdfast.core.config.discovery import choices_file
+from holdfast.private_files import own_directory
 from holdfast.schema.codec import encode
 
 if TYPE_CHECKING:
@@ -17,9 +19,10 @@ if TYPE_CHECKING:
 
 Preset = Literal["default", "ask", "sandbox"]
 
+ASK_CHANGES: dict[str, Any] = {"permission": {"edit": "ask-changes", "bash": "ask-changes", "webfetch": "ask-changes"}}
 PRESETS: dict[Preset, dict[str, Any]] = {
     "default": {},
-    "ask": {"permission": {"edit": "ask", "bash": "ask", "webfetch": "ask"}},
+    "ask": ASK_CHANGES,
     "sandbox": {"holdfast": {"sandbox": "workspace"}},
 }
 
@@ -33,5 +36,5 @@ class Choices:
         return self.path.exists()
 
     def choose(self, preset: Preset) -> None:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        own_directory(self.path.parent)
         atomic_write(self.path, encode(PRESETS[preset]) if PRESETS[preset] else b"")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.client.credential import credential_file, kept_password
+from holdfast.private_files import own_directory
 from holdfast.schema.exceptions import HoldfastError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class PasswordUnavailable(HoldfastError):
 @contextmanager
 def generated_password(environment: Mapping[str, str]) -> Iterator[str]:
     path = credential_file(environment)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    own_directory(path.parent)
     lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if _take(lock, fcntl.LOCK_EX):

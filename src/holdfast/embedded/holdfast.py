@@ -23,6 +23,7 @@ from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.scope import Scope
 from holdfast.embedded.asgi_transport import CLOSED, AsgiTransport
 from holdfast.embedded.attendant import Attendant
+from holdfast.embedded.choices import ASK_CHANGES
 from holdfast.embedded.peer_sources import peer_source
 from holdfast.embedded.peers import Peers
 from holdfast.embedded.settings import HoldfastSettings, check_names
@@ -35,7 +36,7 @@ from holdfast.server.auth import Hosts
 from holdfast.server.pty_environment import pty_environment as host_variables
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
     from os import PathLike
     from types import TracebackType
     from typing import Unpack
@@ -77,6 +78,8 @@ class Holdfast(AsyncClient):
         data = settings.get("data")
         self._recover = settings.get("recover", True)
         self._recovering: asyncio.Task[None] | None = None
+        self._serves = False
+        """Whether others than this program may send requests, who can answer."""
         self._pty_environment = host_variables(settings.get("pty_environment"))
         self._runtime = Runtime(
             paths=Paths(Path(data)) if data is not None else None,
@@ -85,7 +88,9 @@ class Holdfast(AsyncClient):
             transport=settings.get("transport"),
             database=settings.get("database"),
             options=HostOptions(
+                preset=ASK_CHANGES if settings.get("preset", "ask") == "ask" else None,
                 unattended=settings.get("unattended", "wait"),
+                attended=None if {"preset", "unattended"} & settings.keys() else self._attended,
                 trust=settings.get("trust", False),
                 config=settings.get("config"),
                 protect=settings.get("protect", False),
@@ -108,7 +113,7 @@ class Holdfast(AsyncClient):
         await self._runtime.__aenter__()
         runtime = self._runtime
         runtime.log.relay.links = Peers(runtime.log.relay, peer_source(runtime, runtime.environment))
-        self._app = self.application()
+        self._app = App(runtime, hosts=Hosts(), pty_environment=self._pty_environment)
         if self._scope.closed:
             self._scope = Scope()
         self._attendant.open()
@@ -200,6 +205,9 @@ class Holdfast(AsyncClient):
         the keys of its fields, DISMISS to cancel it, or None to leave it open."""
         return self._attendant.on_form(callback, session)
 
+    def _attended(self, session_id: str, ancestors: Sequence[str]) -> bool:
+        return self._serves or self._attendant.attends(session_id, ancestors)
+
     def application(
         self,
         *,
@@ -209,6 +217,7 @@ class Holdfast(AsyncClient):
         page: bool = True,
     ) -> App:
         """A further ASGI application on the open runtime. Whoever makes it closes it."""
+        self._serves = True
         return App(
             self._runtime,
             credentials=credentials,
@@ -224,11 +233,20 @@ class Holdfast(AsyncClient):
         self.start_recovery()
         await self._app(scope, receive, send)
 
-    def start_recovery(self) -> None:
-        """Start to continue unfinished work of earlier processes, unless `recover` is false or it was started."""
-        if self._recover and self._recovering is None:
-            work = self._runtime.recovery.start()
-            self._recovering = asyncio.get_running_loop().create_task(work, name="holdfast-recovery")
+    def start_recovery(self, *, everywhere: bool = False) -> None:
+        """Decide about unfinished work of processes that ended, from now on, unless `recover` is false or it was
+        started: in the host's directory, below it and in the directories that it uses, or with `everywhere` in all."""
+        if not self._recover or self._recovering is not None:
+            return
+        runtime = self._runtime
+        if not everywhere:
+            runtime.placement.own = self._is_own
+        work = runtime.takeover.follow(runtime.locations.opened)
+        self._recovering = asyncio.get_running_loop().create_task(work, name="holdfast-recovery")
+
+    def _is_own(self, location: Location) -> bool:
+        directory = Path(location.directory)
+        return directory.is_relative_to(self._runtime.directory) or location in self._runtime.locations.opened()
 
     @staticmethod
     def config_schema() -> dict[str, Any]:
@@ -282,12 +300,16 @@ class Holdfast(AsyncClient):
         path: str | Path,
         *,
         directory: str | Path | None = None,
+        accept_changes: bool = False,
         told: Callable[[str, int, int], None] | None = None,
     ) -> ImportReport:
         """Import all Sessions of a bundle, or none. `directory` takes the place of the one they were in. Nothing is
-        executed: unfinished work waits for a decision."""
+        executed: unfinished work waits for a decision. `accept_changes` lets the bundle also rename, move and otherwise
+        change Sessions that are here, not only continue them."""
         place = None if directory is None else str(Path(directory).absolute())
-        return await self._runtime.bundles.import_from(Path(path), directory=place, told=told or _untold)
+        return await self._runtime.bundles.import_from(
+            Path(path), directory=place, accept_changes=accept_changes, told=told or _untold
+        )
 
     async def import_transcripts(
         self,

@@ -12,6 +12,7 @@ from holdfast.core.config.edit import EditRefused, remove_value, set_value
 from holdfast.core.config.environment import config_home
 from holdfast.core.config.jsonc import InvalidJson, decode
 from holdfast.core.config.unsupported import RESERVED_SERVERS
+from holdfast.private_files import make_directory
 from holdfast.schema.exceptions import HoldfastError
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class McpConfigFile:
         target = Path(os.path.realpath(self.path))
         try:
             mode = target.stat().st_mode & 0o777 if target.exists() else self._new_mode
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(target.parent)
             atomic_write(target, changed.encode())
             target.chmod(mode)
         except OSError as error:

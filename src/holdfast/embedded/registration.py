@@ -19,6 +19,7 @@ from holdfast.client.discovery import WITHOUT_PORT, RunningServer, forget, runni
 from holdfast.core.database.place import place_identity
 from holdfast.core.runtime.paths import default_paths
 from holdfast.core.runtime.storage_choice import storage_place
+from holdfast.private_files import own_directory
 from holdfast.schema.codec import encode
 from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.version import __version__
@@ -45,8 +46,9 @@ def registered(
 ) -> Iterator[socket.socket]:
     """Register the server and yield the socket that local clients connect to; the caller accepts connections on it."""
     folder = servers_folder(environment)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    running_servers(environment)  # removes files of dead processes and corrects the folder's mode
+    own_directory(folder.parent)
+    own_directory(folder)
+    running_servers(environment)  # removes files of dead processes
     entry, lock = _locked(folder)
     try:
         path = _socket_path(entry)

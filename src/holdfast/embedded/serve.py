@@ -22,6 +22,7 @@ from holdfast.core.config.server_names import ORIGIN_EXPECTED as ORIGIN_EXPECTED
 from holdfast.core.config.server_names import configured_names
 from holdfast.core.config.server_names import is_host_name as is_host_name
 from holdfast.core.config.server_names import is_origin as is_origin
+from holdfast.core.database.info import ROLE_FIX, superuser_problem
 from holdfast.core.location.report import report_of
 from holdfast.core.observe.log_context import fields
 from holdfast.core.runtime.runtime import HostOptions, Runtime
@@ -120,6 +121,8 @@ async def serve(
         async with Runtime(options=HostOptions(trust=asked.trust, protect=True, sandbox=asked.sandbox)) as runtime:
             if number:
                 runtime.own_ports.add(number)
+            if (problem := await superuser_problem(runtime.database)) is not None:
+                log.warning("%s; %s", problem, ROLE_FIX)
             runtime.log.relay.links = Peers(runtime.log.relay, peer_source(runtime, environment))
             runtime.node_secrets.file = SecretFile(node.secret_file) if node.secret_file is not None else None
             address = asked.address or node.address or reached_address(host, number) if not asked.local else None

@@ -26,9 +26,14 @@ class HoldfastSettings(TypedDict, total=False):
     """The environment variables, in place of those of the process."""
     transport: Transport | None
     """How models are reached. `holdfast.testing` has one for tests."""
+    preset: Literal["ask", "allow"]
+    """What agents may do where no configuration says otherwise. `ask`, the default, asks before edits, fetches and
+    commands, except those that are proved to change nothing; `allow` asks for none of them. Tools that you register are
+    allowed by both."""
     unattended: Unattended
-    """What becomes of a permission request or a question: `wait` for an answer through this host, which is the default,
-    or `deny` or `allow` it at once."""
+    """What becomes of a permission request or a question: `wait` for an answer through this host, or `deny` or `allow`
+    it at once. They wait by default; but if neither this nor `preset` is given, what only the preset asks about is
+    denied while no function for permissions is registered and no application is served."""
     trust: bool
     """Trust the configuration of every project. Without it only settings that `holdfast trust` accepted have effect,
     and others can only restrict."""

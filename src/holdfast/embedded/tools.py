@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from holdfast.core.tool.tool import Tool
 from holdfast.schema.deferred import deferred
 
 if TYPE_CHECKING:
@@ -13,6 +12,8 @@ if TYPE_CHECKING:
 
     from holdfast.core.context.source import Source
     from holdfast.core.tool import typed
+    from holdfast.core.tool.tool import Tool
+    from holdfast.core.tool.typed import Approval
 else:
     typed = deferred("holdfast.core.tool.typed")
 
@@ -23,23 +24,29 @@ class HostTools:
     def __init__(self, register: Callable[[Mapping[str, Tool[Any, Any]]], Callable[[], None]]) -> None:
         self._register = register
 
-    def register(self, tools: Mapping[str, Tool[Any, Any] | Callable[..., Any]]) -> Callable[[], None]:
+    def register(
+        self, tools: Mapping[str, Tool[Any, Any] | Callable[..., Any]], *, approval: Approval = False
+    ) -> Callable[[], None]:
         """Register all tools, or none and raise RegistrationError. A tool hides an earlier one of the same name until
-        it is removed. A typed function with a docstring is a tool. Returns a function that removes them."""
-        made = {name: given if isinstance(given, Tool) else typed.tool(given) for name, given in tools.items()}
-        return self._register(made)
+        it is removed. A typed function with a docstring is a tool. Returns a function that removes them.
+
+        Permission rules apply to a tool by its name; without one it is allowed. With `approval=True` a person approves
+        each call, whatever the rules allow. A function decides from the validated arguments, of which it takes those
+        that it names: `approval=lambda amount: amount > 100`. It runs on the event loop, and may be asynchronous."""
+        return self._register(typed.tools(tools, approval))
 
     @overload
     def __call__(self, function: Function) -> Function: ...
 
     @overload
-    def __call__(self, *, name: str | None = None) -> Callable[[Function], Function]: ...
+    def __call__(self, *, name: str | None = None, approval: Approval = False) -> Callable[[Function], Function]: ...
 
-    def __call__(self, function: Any = None, *, name: str | None = None) -> Any:
-        """Decorator that registers the function under its own or the given name, and returns it unchanged."""
+    def __call__(self, function: Any = None, *, name: str | None = None, approval: Approval = False) -> Any:
+        """Decorator that registers the function under its own or the given name, and returns it unchanged. See
+        `register` about `approval`."""
 
         def registering(function: Function) -> Function:
-            self.register({name or function.__name__: function})
+            self.register({name or function.__name__: function}, approval=approval)
             return function
 
         return registering if function is None else registering(function)

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.mcp.capabilities import Implementation
-    from holdfast.mcp.client import Client, Timeouts
+    from holdfast.mcp.client import Client
     from holdfast.mcp.connect import connect_http, connect_stdio
     from holdfast.mcp.errors import (
         McpError,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         TooLarge,
     )
     from holdfast.mcp.handlers import Handlers
+    from holdfast.mcp.timeouts import Timeouts
 
 _PUBLIC = {
     "Client": "holdfast.mcp.client",
@@ -55,7 +56,7 @@ _PUBLIC = {
     "ServerClosed": "holdfast.mcp.errors",
     "ServerError": "holdfast.mcp.errors",
     "Timeout": "holdfast.mcp.errors",
-    "Timeouts": "holdfast.mcp.client",
+    "Timeouts": "holdfast.mcp.timeouts",
     "TooLarge": "holdfast.mcp.errors",
     "connect_http": "holdfast.mcp.connect",
     "connect_stdio": "holdfast.mcp.connect",

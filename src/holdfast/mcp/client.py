@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
-
 from holdfast.mcp.catalog import Listing, Prompt, Resource, ResourceTemplate, Tool, needs_task
 from holdfast.mcp.client_peer import ClientPeer
 from holdfast.mcp.connection import Connection
 from holdfast.mcp.errors import McpError, NotOffered, ServerError, SessionExpired, Timeout
 from holdfast.mcp.listing import ListKind, ListLimits, read_list
 from holdfast.mcp.messages import HEADER_MISMATCH
-from holdfast.mcp.negotiation import PROBE_SECONDS, Agreement, Negotiation
+from holdfast.mcp.negotiation import Agreement, Negotiation
 from holdfast.mcp.param_headers import InvalidAnnotation, ParamHeader, param_headers, routing_headers
 from holdfast.mcp.reading import read_completion, read_prompt_result, read_resource_result, read_tool_result
 from holdfast.mcp.subscriptions import Subscriptions
+from holdfast.mcp.timeouts import Timeouts
 from holdfast.mcp.versions import Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    import msgspec
 
     from holdfast.mcp.capabilities import Implementation, ServerCapabilities
     from holdfast.mcp.handlers import Handlers
@@ -34,17 +35,6 @@ TOOLS = ListKind("tools/list", "tools", Tool, "name")
 RESOURCES = ListKind("resources/list", "resources", Resource, "uri")
 TEMPLATES = ListKind("resources/templates/list", "resourceTemplates", ResourceTemplate, "uri_template")
 PROMPTS = ListKind("prompts/list", "prompts", Prompt, "name")
-
-
-class Timeouts(msgspec.Struct, frozen=True):
-    """Seconds. `startup` is until a version is agreed upon, of which `probe` is left for a question that an older
-    server may not answer; `catalog` for one whole list and for each other small request; `execution` for a call of a
-    tool, a resource or a prompt. Progress does not extend them."""
-
-    startup: float = 30.0
-    probe: float = PROBE_SECONDS
-    catalog: float = 30.0
-    execution: float = 12 * 3600.0
 
 
 class Client:
@@ -270,7 +260,7 @@ class Client:
             self._connection,
             self._info,
             self._handlers.features,
-            probe_seconds=self._timeouts.probe,
+            probe_seconds=self._timeouts.probe_limit,
             **self._negotiating,
         )
         agreement = self._agreement = await negotiation.agree()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.mcp.client import Client, Timeouts
+from holdfast.mcp.client import Client
 from holdfast.mcp.errors import McpError, ServerClosed
 from holdfast.mcp.handlers import Handlers
 from holdfast.mcp.messages import FRAME_LIMIT
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.mcp.capabilities import Implementation
     from holdfast.mcp.listing import ListLimits
     from holdfast.mcp.stdio import Process
+    from holdfast.mcp.timeouts import Timeouts
     from holdfast.mcp.transport import Transport
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from holdfast.mcp.callbacks import tell
-from holdfast.mcp.errors import McpError, ProtocolError, RpcError, ServerClosed, Timeout
+from holdfast.mcp.errors import McpError, ProtocolError, RpcError, ServerClosed, Timeout, shown
 from holdfast.mcp.messages import (
     INTERNAL_ERROR,
     Answer,
@@ -25,6 +25,7 @@ from holdfast.mcp.messages import (
     Notification,
     Request,
     RequestId,
+    answered_id,
     read_batch,
     read_message,
     write_error,
@@ -218,8 +219,10 @@ class Connection:
                     self._handle(part, answering)
             else:
                 self._handle(frame, answering)
-        except Malformed:
+        except Malformed as error:
             tell(self._peer.on_garbage, frame)
+            if (id := answered_id(frame)) is not None:  # its call would wait for nothing
+                self.failed(id, ProtocolError(f"The answer cannot be read: {shown(str(error))}"))
             return False
         except ProtocolError as error:
             if answering is None or not self.failed(answering, error):

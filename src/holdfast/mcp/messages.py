@@ -6,6 +6,7 @@ Invariants
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -26,6 +27,12 @@ HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
 URL_ELICITATION_REQUIRED = -32042
+
+_VERSION = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
+_ID_FIRST = re.compile(rb"\s*\{\s*" + _VERSION + rb'"id"\s*:\s*(\d{1,18})\s*,\s*' + _VERSION + rb'"(?:result|error)"')
+_ID_LAST = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
+_RESULT_FIRST = re.compile(rb"\s*\{\s*" + _VERSION + rb'"(?:result|error)"')
+_TAIL = 100
 
 RequestId: TypeAlias = int | str
 NO_PARAMS = msgspec.Raw(b"{}")
@@ -105,6 +112,15 @@ def read_message(frame: bytes | msgspec.Raw) -> Message:
     if isinstance(received.result, msgspec.Raw):
         return Answer(answered, received.result)
     return Answer(answered, error=ProtocolError("An answer has neither result nor error"))
+
+
+def answered_id(frame: bytes | msgspec.Raw) -> int | None:
+    """The call that bytes answer which cannot be read as a message, or of which only the beginning is there."""
+    data = bytes(frame)
+    found = _ID_FIRST.match(data)
+    if found is None and _RESULT_FIRST.match(data) is not None:
+        found = _ID_LAST.search(data[-_TAIL:])
+    return None if found is None else int(found[1])
 
 
 def _containers(frame: bytes | msgspec.Raw) -> int:

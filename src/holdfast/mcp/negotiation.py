@@ -11,6 +11,7 @@ from holdfast.mcp.errors import HttpRefused, McpError, NoCommonVersion, Protocol
 from holdfast.mcp.messages import UNSUPPORTED_VERSION
 from holdfast.mcp.param_headers import routing_headers
 from holdfast.mcp.reading import decode
+from holdfast.mcp.timeouts import PROBE_SECONDS
 from holdfast.mcp.versions import (
     HANDSHAKE,
     LATEST_HANDSHAKE,
@@ -27,9 +28,6 @@ from holdfast.mcp.wire import Wire, meta_field
 
 if TYPE_CHECKING:
     from holdfast.mcp.connection import Connection
-
-PROBE_SECONDS = 5.0
-"""How long a server may take to answer `server/discover` before it is taken for one that does not know it."""
 
 
 class Agreement(msgspec.Struct, frozen=True):

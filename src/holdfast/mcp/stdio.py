@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from holdfast.mcp.errors import McpError, ProtocolError, ServerClosed, TooLarge
-from holdfast.mcp.messages import FRAME_LIMIT
+from holdfast.mcp.messages import FRAME_LIMIT, answered_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from holdfast.mcp.versions import Version
 
 HEAD_BYTES = 512
-_ANSWER = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')
 
 
 class ProcessEnd(msgspec.Struct, frozen=True):
@@ -131,8 +129,8 @@ class StdioTransport:
 
     def _fail_one(self, receiver: Receiver, head: bytes) -> bool:
         """Fails the call whose answer begins like this. False if it is no answer to a call."""
-        answer = _ANSWER.match(head)
-        return answer is not None and receiver.failed(int(answer[1]), TooLarge("The answer", self._limit))
+        id = answered_id(head)
+        return id is not None and receiver.failed(id, TooLarge("The answer", self._limit))
 
     async def _ended(self) -> McpError:
         end = await self._process.close()

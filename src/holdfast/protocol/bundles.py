@@ -26,6 +26,8 @@ class ImportPayload(Record):
     """The bytes of the bundle in Base64. A larger one is imported with `holdfast import`."""
     directory: str | None = None
     """Of the server's machine: takes the place of the directory that the Sessions were in."""
+    accept_changes: bool | None = None
+    """Let the bundle also rename, move and otherwise change Sessions that are here, not only continue them."""
 
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(

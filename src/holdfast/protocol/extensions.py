@@ -49,7 +49,8 @@ class Generated(Record):
 
 
 class RecoverPayload(Record):
-    decision: Literal["continue", "abandon"]
+    decision: Literal["continue", "abandon", "policy"]
+    """`policy` decides as the setting `holdfast.recovery` says."""
 
 
 _OF_SESSION = of_session(

@@ -16,3 +16,5 @@ class AuditEntry(Record):
     subject: str | None = None
     """The id or name of what it was done to."""
     detail: str | None = None
+    elsewhere: bool | None = None
+    """Of an event that came with a bundle or a backup: `who` is a name that its maker wrote, and nobody here."""

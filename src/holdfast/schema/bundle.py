@@ -107,6 +107,13 @@ class ImportedSession(Record):
     directory_exists: bool
     interrupted: bool = False
     """It has work that did not come to its end. Nobody goes on with it before a person decides."""
+    pending: int = 0
+    """Inputs that the model has not seen. Nothing begins with them; they come before the next prompt of somebody who
+    continues the Session, so look at them first."""
+    closed: int = 0
+    """Requests to a person that waited where it comes from. Nobody was asked here, so they are closed."""
+    changes: tuple[str, ...] = ()
+    """How a Session that was here was changed beside its conversation, because the import accepted that."""
 
 
 class ImportReport(Record):

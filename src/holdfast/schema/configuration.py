@@ -40,6 +40,8 @@ class ConfigSource(Record):
     wants: tuple[str, ...]
     directory: bool | None = None
     """True for the project's directory."""
+    never: tuple[str, ...] | None = None
+    """What of it does not count with trust either, and why."""
 
 
 class ConfigReport(Record):

@@ -100,6 +100,18 @@ class Form(Record):
     """The Sessions above the one that asks, root first; without a parent there are none."""
 
 
+ELICITATION = "mcp-elicitation"
+"""The kind, in the metadata, of a form that an MCP server asks for."""
+
+
+def asker(form: Form) -> str | None:
+    """Who gets the answer, in words that no server wrote, for a form that an MCP server asks for."""
+    about = form.metadata or {}
+    if about.get("kind") != ELICITATION:
+        return None
+    return f"The MCP server {about.get('server')} asks this and gets the answer. Never enter passwords or keys."
+
+
 class FormState(Record):
     status: Literal["pending", "answered", "cancelled"]
     answer: FormAnswer | None = None

@@ -23,6 +23,15 @@ class WaitCause(Record):
     """As that of a wait."""
 
 
+class UnsettledCall(Record):
+    """A tool call that may have started and has no outcome."""
+
+    id: str
+    tool: str
+    command: str | None = None
+    """The beginning of the command, if the call runs one."""
+
+
 class WaitInfo(Record):
     kind: Literal[
         "provider",
@@ -55,6 +64,8 @@ class WaitInfo(Record):
     """Of a `subagent`: what the child waits for, or the child of that one, and so on."""
     budget: BudgetInfo | None = None
     """Of a `budget`: the one that is used up, with its Session, its limits and what was used."""
+    calls: tuple[UnsettledCall, ...] = ()
+    """Of a `recovery`: the calls whose outcome is unknown."""
 
 
 Stage = Literal["promoted", "compacting", "between", "dispatched", "answering", "waiting", "subagent"]
@@ -74,7 +85,7 @@ class InterruptedActivity(Record):
     suspended: bool
     """Whether a shutdown stopped it; otherwise its process crashed."""
     safe: bool
-    """Whether it can continue without repeating side effects."""
+    """Whether no call has an unknown outcome."""
     what: str
     """What happened, in words for the user."""
     next: str
@@ -86,6 +97,10 @@ class InterruptedActivity(Record):
     message_id: str | None = None
     """Its answer, if one was started."""
     dispatched: int | None = None
+    decision: bool = False
+    """Whether it waits for the decision of a person."""
+    calls: tuple[UnsettledCall, ...] = ()
+    """The calls whose outcome is unknown. None of them is repeated."""
     parent_id: str | None = None
     """Of a child. This and the following fields are of its tree."""
     root_id: str | None = None

@@ -13,7 +13,7 @@ from holdfast.schema import task_event as task
 from holdfast.schema.budget_event import BudgetSet
 from holdfast.schema.event import Definition
 from holdfast.schema.fork_event import LineageShortened, SessionForked
-from holdfast.schema.turn_event import TurnAbandoned, TurnAnswered, TurnDispatched
+from holdfast.schema.turn_event import RecoveryDecided, TurnAbandoned, TurnAnswered, TurnDispatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,6 +74,7 @@ ATTRIBUTED = frozenset(
                 "instruction.entry.put",
                 "instruction.entry.removed",
                 "turn.abandoned",
+                "recovery.decided",
                 "budget.set",
                 "permission.replied",
                 "question.replied",
@@ -154,6 +155,7 @@ SESSION_DEFINITIONS: tuple[Definition, ...] = (
     _session("session.next.turn.dispatched", TurnDispatched, public=False),
     _session("session.next.turn.answered", TurnAnswered, public=False),
     _session("session.next.turn.abandoned", TurnAbandoned, public=False),
+    _session("session.next.recovery.decided", RecoveryDecided, public=False),
     _session("session.next.activity.ended", ev.ActivityEnded, public=False),
     _session("session.next.activity.suspended", ev.ActivitySuspended, public=False),
     _session("session.next.snapshot.captured", ev.SnapshotCaptured, public=False),

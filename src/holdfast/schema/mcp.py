@@ -22,6 +22,8 @@ class McpTimeouts(Record):
 class McpOAuth(Record, rename=None):
     client_id: str | None = None
     client_secret: str | None = None
+    issuer: str | None = None
+    """The authorization server that gave the secret, which is sent to no other."""
     scope: str | None = None
     callback_port: Annotated[int, Meta(ge=1, le=65535)] | None = None
     redirect_uri: str | None = None

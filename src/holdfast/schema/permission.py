@@ -8,6 +8,8 @@ from holdfast.schema.ids import SessionIDField
 from holdfast.schema.record import Record
 
 Effect = Literal["allow", "deny", "ask"]
+RuleEffect = Literal["allow", "deny", "ask", "ask-changes"]
+"""`ask-changes` allows commands that are proved to change nothing, and asks for everything else."""
 Reply = Literal["once", "always", "reject"]
 PermissionIDField = Annotated[str, msgspec.Meta(pattern="^per")]
 NOBODY_TO_ASK = "it needs approval and nobody is here to give it"
@@ -17,7 +19,7 @@ NOBODY_TO_ASK = "it needs approval and nobody is here to give it"
 class Rule(Record):
     action: str
     resource: str
-    effect: Effect
+    effect: RuleEffect
 
 
 class PermissionSource(Record, tag_field="type", tag="tool"):

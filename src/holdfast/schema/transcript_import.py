@@ -31,3 +31,5 @@ class TranscriptReport(Record):
     sessions: tuple[ImportedTranscript, ...]
     refused: tuple[RefusedTranscript, ...] = ()
     """Conversations of which nothing was imported."""
+    empty: int = 0
+    """Conversations of a folder that were left out, with their children, because they have no message."""

@@ -83,6 +83,26 @@ class TurnAnswered(SessionPayload):
     tokens: Tokens
 
 
+class RecoveryDecided(SessionPayload):
+    """The decision about work that an ended process left. `continue` asks the model again, `abandon` closes the work,
+    `person` leaves it to a person, and `wait` leaves it to the answer to a request."""
+
+    decision: Literal["continue", "abandon", "person", "wait"]
+    by: Literal["policy", "person", "prompt", "answer", "wake"]
+    """Who decided: the setting `holdfast.recovery`; a person, or a program that asked for a run; a new prompt; the
+    answer to a request; or pending input, where nothing was sent."""
+    stage: str
+    """As the stage of unfinished work."""
+    attempt: int
+    """How often in a row processes have continued this work, this time included."""
+    calls: tuple[str, ...]
+    """The ids of the calls whose outcome is unknown."""
+    cost_unknown: bool
+    """Whether an answer was cut off, so that nobody knows what it cost."""
+    policy: str | None = None
+    """The setting, if it decided."""
+
+
 class TurnAbandoned(SessionPayload):
     """A dispatched turn that will not be finished and has no step."""
 

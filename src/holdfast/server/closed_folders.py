@@ -1,50 +1,46 @@
 """Folders of Holdfast itself, into which only admins look: the server's password is there, and keys of providers.
-Isolated copies of projects are open: Sessions work in them."""
+Isolated copies of projects and plans are open: Sessions work on them."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
-from holdfast.core.filesystem.canonical import contains
+from holdfast.core.filesystem.own_folders import OwnFolders
 from holdfast.schema.exceptions import Forbidden
-from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.core.filesystem.own_folders import Identity, Use
     from holdfast.core.runtime.runtime import Runtime
     from holdfast.server.caller import Caller
 
 SHOWN = 200
 
 
-class ClosedFolders(Frozen):
-    """Canonical directories that a caller may not look into."""
+class ClosedFolders:
+    """Where a caller may not look."""
 
-    folders: tuple[str, ...]
-    copies: str = ""
-    """The folder with isolated copies."""
+    def __init__(self, folders: OwnFolders) -> None:
+        self._folders = folders
 
     def contain(self, path: str) -> bool:
-        """Whether a canonical path is closed."""
-        closed = any(contains(folder, path) for folder in self.folders)
-        return closed and not path.startswith(f"{self.copies}/")
+        """Whether a canonical path is closed: tools may not write there."""
+        return self._folders.use(path, "write") != "open"
+
+    def identities(self) -> Mapping[Identity, Use]:
+        """The same for a search, which meets the folders on its way."""
+        return self._folders.identities("write")
 
 
 def closed_folders(runtime: Runtime, caller: Caller) -> ClosedFolders:
-    if caller.has("admin"):
-        return ClosedFolders(())
-    environment = runtime.environment
-    home = environment.get("HOME") or os.path.expanduser("~")
-    state = environment.get("XDG_STATE_HOME") or f"{home}/.local/state"
-    config = environment.get("XDG_CONFIG_HOME") or f"{home}/.config"
-    folders = (str(runtime.paths.data), f"{state}/holdfast", f"{config}/opencode", f"{config}/holdfast")
-    return ClosedFolders(tuple(map(os.path.realpath, folders)), os.path.realpath(runtime.paths.copies))
+    return ClosedFolders(OwnFolders() if caller.has("admin") else runtime.own_folders)
 
 
 def check_open(runtime: Runtime, caller: Caller, directory: str) -> None:
     """Raises Forbidden for a directory in a folder that the caller may not look into."""
-    closed = closed_folders(runtime, caller)
-    if closed.folders and closed.contain(os.path.realpath(directory)):
+    if closed_folders(runtime, caller).contain(os.path.realpath(directory)):
         raise closed_to(directory)
 
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.private_files import make_directory
 from holdfast.tui.paste import IMAGE_BYTES, PasteRefused
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ async def _output(command: tuple[str, ...], environment: Mapping[str, str]) -> b
 
 def _keep(data: bytes, state: Path | None) -> str:
     folder = state / "images" if state is not None else Path(tempfile.mkdtemp())
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_directory(folder)
     older = sorted(folder.glob("clipboard-*.png"), key=lambda path: path.stat().st_mtime_ns)
     for path in older[: max(0, len(older) - KEPT + 1)]:
         path.unlink(missing_ok=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from holdfast.private_files import make_directory
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -19,7 +21,7 @@ def log_defect(folder: Path | None, error: BaseException) -> str:
 
     path = folder / "terminal.log"
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directory(folder)
         large = path.exists() and path.stat().st_size > MOST_BYTES
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if large else os.O_APPEND)
         with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8", errors="backslashreplace") as file:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.schema.form import BooleanField, ExternalField, MultiselectField, StringField, condition_holds
+from holdfast.schema.form import BooleanField, ExternalField, MultiselectField, StringField, asker, condition_holds
 from holdfast.text.visible_text import brief, visible
 from holdfast.tui.dialog import Choice, sentence_lines, text_lines
 from holdfast.tui.form_values import NotAValue, expected, read_value, shown_value
@@ -53,7 +53,9 @@ class FormDialog:
 
     def body(self, width: int) -> list[Line]:
         about = (self.form.metadata or {}).get("message")
-        lines = sentence_lines(about, width) if isinstance(about, str) else []
+        line = asker(self.form)
+        lines = sentence_lines(line, width, "class:dim") if line is not None else []
+        lines += sentence_lines(about, width) if isinstance(about, str) else []
         if self.is_sign_in:
             server = brief(visible(str((self.form.metadata or {}).get("server"))))
             return lines + sentence_lines(

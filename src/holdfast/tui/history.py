@@ -15,6 +15,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from holdfast.private_files import make_directory
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -112,7 +114,7 @@ def _read(file: Path) -> list[str]:
 
 
 def _append(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_directory(file.parent)
     handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.write(handle, json.dumps(text).encode() + b"\n")

@@ -135,6 +135,8 @@ def _of_stranger(action: str, about: dict[str, Any]) -> tuple[str, Sequence[str]
             return f"use the tool {action} of the plugin {brief(visible(plugin))}", (given,)
         case {"server": str(server), "tool": str(), "input": str(given)}:
             return f"use the tool {action} of the MCP server {brief(visible(server))}", (given,)
+        case {"tool": str(), "input": str(given)}:  # of the program
+            return f"use the tool {action}", (given,)
         case {"server": str(server), "resource": str(address)}:
             return f"read a resource of the MCP server {brief(visible(server))}", (address,)
         case {"server": str(server), "asks": str(asked), "maxTokens": int(most)}:

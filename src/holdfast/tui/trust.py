@@ -61,7 +61,8 @@ class Trust:
     def _decided(self, value: str, sources: tuple[ConfigSource, ...]) -> None:
         operations = self._operations
         if value == "show":
-            wants = "\n".join(f"{one.path}\n" + "".join(f"  {want}\n" for want in one.wants) for one in sources)
+            lines = ((one.path, *(f"  {text}" for text in (*one.wants, *(one.never or ())))) for one in sources)
+            wants = "\n".join("".join(f"{line}\n" for line in each) for each in lines)
             self._ask(sources)
             operations.app.show(Pager("Settings that need trust", wants))
         elif value in ("yes", "no") and operations.app.host.trust is not None:

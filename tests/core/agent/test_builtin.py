@@ -10,6 +10,7 @@ from holdfast.core.agent import builtin
 from holdfast.core.agent.agents import Agents
 from holdfast.core.agent.builtin import builtin_agents
 from holdfast.core.agent.draft import AgentDraft
+from holdfast.core.permission.protected import PROTECTED
 from holdfast.core.permission.rules import evaluate
 from holdfast.core.scope import Scope
 from holdfast.core.state import Batches, Phase
@@ -25,7 +26,7 @@ BASE = [
     "ask read *.env",
     "ask read *.env.*",
     "allow read *.env.example",
-    *(f"ask edit {pattern}" for pattern in builtin.PROTECTED),
+    *(f"ask edit {pattern}" for pattern in PROTECTED),
 ]
 
 

@@ -378,7 +378,7 @@ def test_the_schema_for_editors_knows_every_key() -> None:
     schema = json_schema()
     properties = schema["$defs"]["ConfigFile"]["properties"]
     assert set(properties) == {field.encode_name for field in msgspec.structs.fields(ConfigFile)}
-    assert schema["$defs"]["Rule"]["properties"]["effect"]["enum"] == ["allow", "ask", "deny"]
+    assert schema["$defs"]["Rule"]["properties"]["effect"]["enum"] == ["allow", "ask", "ask-changes", "deny"]
 
 
 def test_a_provider_without_an_address_needs_trust_too(place: Place) -> None:

@@ -36,9 +36,9 @@ class Hop(WebFetch):
         super().__init__(Fetcher())
         self.asked: list[tuple[str, dict[str, str]]] = []
 
-    async def __call__(self, url: str, headers: Mapping[str, str], *, limit: int) -> HopResponse:
+    async def __call__(self, url: str, headers: Mapping[str, str], *, configured: str, limit: int) -> HopResponse:
         self.asked.append((url, dict(headers)))
-        return await super().__call__(url, headers, limit=limit)
+        return await super().__call__(url, headers, configured=configured, limit=limit)
 
 
 class Site:
@@ -266,7 +266,7 @@ async def test_a_redirect_never_leads_to_less(tmp_path: Path, clock: ManualClock
     """CTX-149: from https only to https, and to nothing but the web."""
     asked: list[str] = []
 
-    async def fetch(url: str, headers: Mapping[str, str], *, limit: int) -> HopResponse:
+    async def fetch(url: str, headers: Mapping[str, str], *, configured: str, limit: int) -> HopResponse:
         asked.append(url)
         return HopResponse(302, {"location": target})
 
@@ -279,7 +279,7 @@ async def test_validators_and_credentials_stay_with_their_origin(tmp_path: Path,
     """CTX-151: what belongs to one origin is not sent to another; credentials are neither shown nor kept."""
     asked: list[tuple[str, dict[str, str]]] = []
 
-    async def fetch(url: str, headers: Mapping[str, str], *, limit: int) -> HopResponse:
+    async def fetch(url: str, headers: Mapping[str, str], *, configured: str, limit: int) -> HopResponse:
         asked.append((url, dict(headers)))
         if "other.example" in url:
             return HopResponse(200, {"etag": '"2"'}, b"text")
@@ -339,7 +339,7 @@ async def test_an_address_that_cannot_be_read_is_a_failed_refresh(
     """CTX-149, CTX-150: a server that redirects into nowhere fails no turn; the last good copy stays."""
     answers = [HopResponse(200, {}, b"be kind"), HopResponse(302, {"location": target})]
 
-    async def fetch(url: str, headers: Mapping[str, str], *, limit: int) -> HopResponse:
+    async def fetch(url: str, headers: Mapping[str, str], *, configured: str, limit: int) -> HopResponse:
         if url == target:
             raise FetchFailed("unreachable")
         return answers.pop(0)

@@ -47,6 +47,7 @@ FEW = {
     "retention.forks": "only segments of forks are in the index",
     "session.number": "counted once a minute, and only where Sessions are limited",
     "store.numbers": "at most 100,000 rows of an index",
+    "store.objects": "the tables, indexes, views and triggers of the file",
     "task.any_active_below": "only Sessions that owe an answer have a row",
     "task.undelivered": "only background tasks without a delivered result are in the index",
 }

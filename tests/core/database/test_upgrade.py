@@ -33,7 +33,7 @@ ADDED = (
     *("session_budget", "session_work", "session_pause", "budget_total", "budget_share", "budget_revision"),
     *("mcp_manifest", "mcp_server", "node_secret"),
     *("page_instance", "page_sign_in", "page_code", "approval_link", "deleted_session", "retention_run"),
-    *("access_token", "audit_entry", "session_partial"),
+    *("access_token", "audit_entry", "session_partial", "session_import"),
 )
 """Tables that the old schema did not have."""
 WIDER: dict[str, tuple[Any, ...]] = {"session": (None, None, ANY, None), "session_input": ("user", 0, None, ANY)}
@@ -190,7 +190,7 @@ async def test_an_upgrade_finds_the_newest_answer_after_a_revert(runtime: Runtim
     newest = connection.execute("select newest_assistant from session").fetchall()
     assert newest == [(seqs[0],)]
     connection.execute("update session set newest_assistant = ?", (seqs[1],))
-    script = (SQL / "migrations" / "0024_endings.sql").read_text()
+    script = (SQL / "migrations" / "0023_endings.sql").read_text()
     connection.execute(script[script.index("update session") :])
     assert connection.execute("select newest_assistant from session").fetchall() == newest
     connection.close()

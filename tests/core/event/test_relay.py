@@ -135,6 +135,14 @@ async def test_links_are_opened_by_the_first_observer_and_closed_by_the_last(sto
     assert links.calls == ["open", "close"]
 
 
+@pytest.mark.parametrize("durable", ["", '"durable":{"aggregateID":"ses_a","seq":0,"version":1},'])
+async def test_an_event_of_another_server_that_is_nested_too_deeply_is_no_event(story: Story, durable: str) -> None:
+    """API-432: as others that cannot be read, so that the link ends in order."""
+    deep = f'{{"id":"evt_a","type":"session.next.text.delta",{durable}"data":{{"a":{"[" * 200_000}'
+    with pytest.raises(msgspec.DecodeError):
+        story.log.relay.receive(deep.encode())
+
+
 async def test_events_passed_on_by_another_server_keep_their_order(story: Story, other: EventLog) -> None:
     """API-432: durable events from the link or from the database, whichever is first; deltas after their start and not
     after their end, and nothing of another instance."""

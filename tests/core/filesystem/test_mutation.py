@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from tests.core.tool.tool_support import tree
 
-from holdfast.core.filesystem import staged
 from holdfast.core.filesystem.errors import (
     FileTooLarge,
     PathError,
@@ -28,6 +27,7 @@ from holdfast.core.filesystem.errors import (
 from holdfast.core.filesystem.location_path import LocationPaths, Target
 from holdfast.core.filesystem.locks import PROCESS_LOCKS, FileLocks
 from holdfast.core.filesystem.mutation import MAX_FILE_BYTES, FileMutations, Mutation
+from holdfast.core.filesystem.open_tree import temporary_name
 
 pytestmark = pytest.mark.anyio
 
@@ -395,7 +395,7 @@ async def test_temporary_names_are_short_enough(root: Path, mutations: FileMutat
     await put(mutations, at(root, "x" * 255), b"one")
     await put(mutations, at(root, "x" * 255), b"two")
     assert os.listdir(root) == ["x" * 255]
-    assert len(staged.TEMPORARY) < 32
+    assert len(temporary_name()) < 32
 
 
 def umask() -> int:

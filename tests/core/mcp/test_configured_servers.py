@@ -9,7 +9,8 @@ import pytest
 
 from holdfast.core.config.document import Document
 from holdfast.core.config.schema import LocalServer
-from holdfast.core.mcp.configured_servers import ServerTimeouts, configured_servers
+from holdfast.core.mcp.configured_servers import configured_servers
+from holdfast.mcp.timeouts import Timeouts
 
 LOCAL = {"type": "local", "command": ["x"]}
 
@@ -35,14 +36,14 @@ def test_a_later_document_replaces_a_server_or_switches_it() -> None:
 @pytest.mark.parametrize(
     ("own", "common", "expected"),
     [
-        ({}, {}, ServerTimeouts(30, 30, 12 * 3600)),
-        ({"startup": 1000}, {"startup": 9000, "catalog": 2000}, ServerTimeouts(1, 2, 12 * 3600)),
-        ({"request": 5000}, {"catalog": 1000}, ServerTimeouts(30, 5, 5)),
-        ({"request": 5000, "execution": 7000}, {}, ServerTimeouts(30, 5, 7)),
+        ({}, {}, Timeouts(startup=30, catalog=30, execution=12 * 3600)),
+        ({"startup": 1000}, {"startup": 9000, "catalog": 2000}, Timeouts(startup=1, catalog=2, execution=12 * 3600)),
+        ({"request": 5000}, {"catalog": 1000}, Timeouts(startup=30, catalog=5, execution=5)),
+        ({"request": 5000, "execution": 7000}, {}, Timeouts(startup=30, catalog=5, execution=7)),
     ],
 )
 def test_timeouts_of_a_server_come_before_those_of_all(
-    own: dict[str, int], common: dict[str, int], expected: ServerTimeouts
+    own: dict[str, int], common: dict[str, int], expected: Timeouts
 ) -> None:
     """MCP-151."""
     found = configured_servers([document({"a": {**LOCAL, "timeout": own}}, timeout=common)])

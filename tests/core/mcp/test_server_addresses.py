@@ -6,8 +6,9 @@ from ipaddress import ip_address
 
 import pytest
 
-from holdfast.core.mcp.server_addresses import Nearness, ServerAddresses, nearness
+from holdfast.core.mcp.server_addresses import ServerAddresses
 from holdfast.core.web.address import Address
+from holdfast.core.web.near_addresses import Nearness, nearness
 from holdfast.mcp.oauth.errors import AddressRefused, OAuthUnreachable
 
 pytestmark = pytest.mark.anyio
@@ -76,9 +77,14 @@ async def test_checked_addresses_are_the_ones_to_connect_to() -> None:
         await addresses.addresses("nowhere.example", 443, proxied=False)
 
 
-async def test_behind_a_proxy_only_literal_addresses_are_checked() -> None:
-    """MCP-105: the proxy looks names up."""
+async def test_behind_a_proxy_addresses_and_names_are_taken_by_what_they_say() -> None:
+    """MCP-105, MCP-371: the proxy looks names up."""
     server = "https://public.example/mcp"
+    for host in ("localhost", "LOCALHOST.", "a.localhost", "intranet", "db.internal", "printer.local"):
+        assert not await reaches(server, host, proxied=True)
+    assert await reaches("https://intranet/mcp", "sso", proxied=True)
+    assert not await reaches("https://intranet/mcp", "localhost", proxied=True)
+    assert await reaches("http://localhost/mcp", "intranet", proxied=True)
     assert await reaches(server, "unknown.example", proxied=True)
     assert await reaches(server, "93.184.216.34", proxied=True)
     assert not await reaches(server, "10.0.0.1", proxied=True)

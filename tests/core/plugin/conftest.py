@@ -39,7 +39,7 @@ class Surroundings:
         self.agents = Agents(self.batches, lambda: self.rebuilt.append("agents"))
         self.commands = Commands(self.batches, lambda: self.rebuilt.append("commands"))
         self.context = SystemContextRegistry()
-        self.tools = ToolRegistry(batches=self.batches)
+        self.tools = ToolRegistry(batches=self.batches, authorizer=AllowAll())
         self.bus = Bus()
         self.problems: list[tuple[str, str]] = []
         self.catalog = Catalog(Config(), {"ACME_KEY": "k"}, batches=self.batches)
@@ -53,7 +53,6 @@ class Surroundings:
             commands=self.commands.state,
             context=self.context,
             tools=self.tools,
-            authorizer=AllowAll(),
             requests=self.requests,
             events=self.bus,
             catalog=self.catalog,

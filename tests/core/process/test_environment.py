@@ -39,6 +39,22 @@ def test_a_child_gets_the_variables_of_the_allow_list(name: str) -> None:
     assert child_environment({name: "here"})[name] == "here"
 
 
+@pytest.mark.parametrize(
+    ("given", "passed"),
+    [
+        ("http://proxy.example.org:3128", "http://proxy.example.org:3128"),
+        ("http://person:secret@proxy.example.org:3128/", "http://proxy.example.org:3128/"),
+        ("http://token@proxy.example.org", "http://proxy.example.org"),
+        ("person:s@cret@proxy.example.org:3128", "proxy.example.org:3128"),
+        ("socks5h://p:a/s@proxy.example.org", "socks5h://proxy.example.org"),
+    ],
+)
+def test_a_proxy_is_passed_on_without_its_user(given: str, passed: str) -> None:
+    """TOL-555: unless the user names the variable."""
+    assert child_environment({"https_proxy": given})["https_proxy"] == passed
+    assert child_environment({"https_proxy": given}, passed=("https_proxy",))["https_proxy"] == given
+
+
 def test_variables_are_added_to_a_child_by_name_or_value() -> None:
     """TOL-222: by name from the host, or as values; a name that the host lacks adds nothing."""
     host = {"GITHUB_TOKEN": "t", "OPENAI_API_KEY": "k"}

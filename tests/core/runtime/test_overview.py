@@ -202,11 +202,15 @@ def turn(message_id: str | None) -> OpenTurn:
     [
         (activity(), False),
         (activity(attempts=MOST_ATTEMPTS), True),
-        (activity(turn=turn(None)), True),
+        (activity(turn=turn(None)), False),
+        (activity(turn=turn(None), decision_seq=3), True),
         (activity(turn=turn(None), suspended=True), False),
-        (activity(turn=turn("msg_1")), True),
+        (activity(turn=turn("msg_1")), False),
+        (activity(turn=turn("msg_1"), decision_seq=3), True),
+        (activity(between=True, decision_seq=3), False),
         (activity(turn=turn("msg_1"), asks=True), False),
-        (activity(turn=turn("msg_1"), delegates=True), False),
+        (activity(turn=turn("msg_1"), asks=True, decision_seq=3), False),
+        (activity(turn=turn("msg_1"), delegates=True, decision_seq=3), False),
     ],
 )
 def test_a_person_decides_where_no_process_goes_on(left: Activity, decides: bool) -> None:

@@ -36,13 +36,15 @@ async def test_a_wait_that_starts_after_the_admission_sees_the_answer(pair: Pair
     assert pair.model_a.requests == []
 
 
-async def test_an_input_that_nobody_starts_is_started_by_the_waiter(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """API-436: after the time that a living process needs at most."""
+async def test_waiting_starts_nothing(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """API-436: the process that admitted the input died before it began. Who waits gets an answer after the time that a
+    living process needs at most, and the input stays for a recovery or a prompt."""
     monkeypatch.setattr(execution, "START_SECONDS", 0.1)
     await admit_only(pair.b, pair.session)
     await asyncio.wait_for(pair.a.sessions.wait(pair.session.id), 10)
+    assert pair.model_a.requests == pair.model_b.requests == []
+    await pair.a.recovery.start()
+    await pair.a.sessions.wait(pair.session.id)
     assert [user_texts(request) for request in pair.model_a.requests] == [["go"]]
 
 

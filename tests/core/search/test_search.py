@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,7 +78,7 @@ async def names(search: Search, root: Path, pattern: str) -> list[str]:
     return sorted((await search.files(root, Glob(pattern), 1000)).paths)
 
 
-async def lines(search: Search, root: Path, pattern: str, limit: int = 100, **options: str) -> LineResults:
+async def lines(search: Search, root: Path, pattern: str, limit: int = 100, **options: Any) -> LineResults:
     return await search.lines(root, pattern, limit, keep=lambda path: True, **options)
 
 
@@ -208,6 +209,7 @@ async def test_trouble_with_one_file_leaves_the_others(processes: Processes, tmp
         encoding="utf-8",
     )
     (tmp_path / "rg").chmod(0o755)
+    write(tmp_path, "a")
     found = await lines(Search(processes, ENVIRONMENT, str(tmp_path / "rg")), tmp_path, "hello")
     assert [match.path for match in found.matches] == ["a"]
 

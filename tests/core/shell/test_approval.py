@@ -264,9 +264,9 @@ def test_everyday_commands_are_understood(command: str) -> None:
     ("command", "save"),
     [
         ("git status -s", ("git status -s", "git status *")),
-        ("npm run build -- --fast", ("npm run build -- --fast", "npm run build *")),
-        ("docker compose up -d", ("docker compose up -d", "docker compose up *")),
-        ("ls -la; make test", ("ls -la; make test", "ls *", "make test *")),
+        ("npm run build -- --fast", ("npm run build -- --fast",)),
+        ("docker compose up -d", ("docker compose up -d",)),
+        ("ls -la; make test", ("ls -la; make test", "ls *")),
         ("git", ("git",)),
         ("git -C x push", ("git -C x push",)),
         ("python -c 'x'", ("python -c 'x'",)),
@@ -278,7 +278,7 @@ def test_everyday_commands_are_understood(command: str) -> None:
         ("X=1 ls", ("X=1 ls",)),
         ("rm *.log", ("exact:b502f04e51c86064dd04312446053631",)),
         ("ls ?.py", ("exact:19240ace43b810e84cdcc24b83af49b6", "ls *")),
-        ("exact:1", ("exact:d107444ad3770822b38556528c39ef0d", "exact:1 *")),
+        ("exact:1", ("exact:d107444ad3770822b38556528c39ef0d",)),
     ],
 )
 def test_the_whole_command_is_offered_for_saving_before_its_prefix(command: str, save: tuple[str, ...]) -> None:

@@ -35,9 +35,9 @@ class Taken(Snapshots):
     def switched_off(self) -> bool:
         return not self.possible
 
-    async def _git(self, operation: Any, *arguments: str, stdin: bytes = b"") -> bytes:
+    async def _git(self, operation: Any, *arguments: str, **options: Any) -> bytes:
         self.ran.append(arguments[0])
-        return await super()._git(operation, *arguments, stdin=stdin)
+        return await super()._git(operation, *arguments, **options)
 
 
 @pytest.fixture

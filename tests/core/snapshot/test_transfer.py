@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.core.runtime.test_moves import git as run
 from tests.core.runtime.test_moves import repository, worktree
 
 from holdfast.core.process.git import Git
-from holdfast.core.snapshot import transfer
+from holdfast.core.snapshot import transfer, written_files
 from holdfast.core.snapshot.errors import TransferError
 
 pytestmark = pytest.mark.anyio
@@ -104,3 +105,44 @@ async def test_without_a_commit_there_is_nothing_to_compare_with(git: Git, tmp_p
     run(tmp_path / "empty", "init", "--quiet")
     with pytest.raises(TransferError, match="no commit yet"):
         await transfer.capture(git, tmp_path / "empty", tmp_path / "empty")
+
+
+async def test_a_folder_that_is_exchanged_during_a_transfer(
+    here: Path, git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TOL-501: nothing outside is written by applying changes, or removed by discarding them."""
+    there = worktree(here)
+    outside = tmp_path / "outside"
+    for folder in (here / "d", there / "d", outside):
+        folder.mkdir()
+    (here / "d/new.txt").write_text("new\n", encoding="utf-8")
+    (outside / "new.txt").write_text("outside\n", encoding="utf-8")
+    changes = await transfer.capture(git, here, here)
+    copy = written_files.copy_files
+
+    def exchanging(source: Path, directory: Path, paths: Any) -> None:
+        if directory in (here, there):
+            os.rename(directory / "d", directory / "away")
+            (directory / "d").symlink_to(outside)
+        copy(source, directory, paths)
+
+    monkeypatch.setattr(transfer, "copy_files", exchanging)
+    await transfer.apply(git, changes, there)
+    await transfer.discard(git, changes)
+    assert [path.read_text(encoding="utf-8") for path in outside.iterdir()] == ["outside\n"]
+    assert (there / "d/new.txt").read_text(encoding="utf-8") == "new\n"
+
+
+async def test_line_endings_of_attributes_come_back(here: Path, git: Git) -> None:
+    """SES-146: discarded files are as a checkout makes them; applied ones too."""
+    (here / ".gitattributes").write_text("*.bat text eol=crlf\n", encoding="utf-8")
+    (here / "bats").mkdir()
+    (here / "bats/a.bat").write_bytes(b"one\r\n")
+    run(here, "add", ".")
+    run(here, "commit", "--quiet", "-m", "with attributes")
+    there = worktree(here)
+    (here / "bats/a.bat").write_bytes(b"two\r\n")
+    changes = await transfer.capture(git, here, here)
+    await transfer.apply(git, changes, there)
+    await transfer.discard(git, changes)
+    assert ((here / "bats/a.bat").read_bytes(), (there / "bats/a.bat").read_bytes()) == (b"one\r\n", b"two\r\n")

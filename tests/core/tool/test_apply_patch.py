@@ -91,7 +91,7 @@ async def test_a_patch_reports_every_operation_with_its_diff(tools: FileTools) -
 
 
 async def test_a_patch_asks_once_for_all_its_files(tools: FileTools) -> None:
-    """TOL-191, TOL-158: each outside directory once, then one `edit` with every resource, destinations too."""
+    """TOL-191, TOL-158, TOL-505: each outside directory once, `read` for what moves, one `edit` with every resource."""
     outside = tools.root.parent / "outside"
     outside.mkdir()
     (outside / "f").write_bytes(b"a\n")
@@ -106,6 +106,7 @@ async def test_a_patch_asks_once_for_all_its_files(tools: FileTools) -> None:
     await tools.call("apply_patch", patchText=text)
     assert tools.recorder.asked == [
         Asked("external_directory", (f"{outside}/*",), (f"{outside}/*",)),
+        Asked("read", ("g",), ("g", "*")),
         Asked("edit", edited := (f"{outside}/f", f"{outside}/new", "g", "h", "g2"), (*edited, "*")),
     ]
     assert tools.tool("apply_patch").action == "edit"

@@ -15,7 +15,7 @@ from holdfast.core.clock import Ids, SystemClock
 from holdfast.core.filesystem.location_path import LocationPaths
 from holdfast.core.process.process import Processes
 from holdfast.core.tool.builtin import bash as module
-from holdfast.core.tool.builtin.bash import DESCRIPTION, BashInput, BashSettings, bash_tool, visible
+from holdfast.core.tool.builtin.bash import DESCRIPTION, BashInput, BashSettings, bash_tool
 from holdfast.core.tool.command_output import CommandOutput
 from holdfast.core.tool.output import OutputStore
 from holdfast.core.tool.progress import reporting
@@ -160,12 +160,13 @@ async def test_secrets_do_not_reach_a_command(root: Path, processes: Processes, 
 async def test_a_command_line_asks_once_for_all_its_simple_commands(root: Path, processes: Processes) -> None:
     """TOL-204, TOL-206, TOL-224, TOL-363: one request for all simple commands; first the exact text may be saved."""
     asking = Recorder()
-    await made(root, processes, asking)(command="echo a | cat", workdir="sub")
+    await made(root, processes, asking)(command="echo a | cat")
     (asked,) = asking.asked
     assert asked.action == "bash"
     assert asked.resources == ("echo a", "cat")
     assert asked.save == ("echo a | cat", "echo *", "cat *")
-    assert asked.metadata == {"command": "echo a | cat", "workdir": "sub", "warnings": []}
+    about = {"command": "echo a | cat", "workdir": ".", "directory": str(root)}
+    assert asked.metadata == {**about, "warnings": []}
 
 
 async def test_a_working_directory_outside_is_approved_first(root: Path, processes: Processes, tmp_path: Path) -> None:
@@ -259,10 +260,23 @@ async def test_warnings_about_paths_are_shown_and_never_asked_about(root: Path, 
     assert texts(output)[1] == f"Warnings:\n- {warning}\n\nCommand exited with code 0."
 
 
-def test_invisible_characters_are_spelled_out_in_the_approval() -> None:
-    """TOL-318: characters without a shape or with power over the order are spelled out; line ends stay."""
-    assert visible("a\nb\tc é 漢") == "a\nb\tc é 漢"
-    assert visible("rm \u202ex\u200b\x1b[0m\ufeff") == "rm \\u{202e}x\\u{200b}\\u{1b}[0m\\u{feff}"
+async def test_the_request_carries_the_exact_command_and_its_directory(root: Path, processes: Processes) -> None:
+    """TOL-318, TOL-520: byte for byte what runs, hidden characters included; surfaces make these visible."""
+    asking = Recorder()
+    command = "echo 'rm \u202ex\u200b'  # a comment"
+    await made(root, processes, asking)(command=command, workdir="sub")
+    metadata = asking.asked[0].metadata
+    assert (metadata["command"], metadata["workdir"], metadata["directory"]) == (command, "sub", str(root / "sub"))
+
+
+@pytest.mark.parametrize(
+    "command", ["cat < /dev/null", "[[ a ]] > /dev/null", "grep x /dev/null", "cat 2>/dev/null >/dev/stderr"]
+)
+async def test_streams_of_dev_are_no_external_directory(root: Path, processes: Processes, command: str) -> None:
+    """TOL-208."""
+    asking = Recorder()
+    await made(root, processes, asking)(command=command)
+    assert asking.asked[0].metadata["warnings"] == []
 
 
 # -- while it runs -------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from tests.core.tool.authorizers import AllowAll
 
+from holdfast.core.permission.rules import ORDINARY, Terms
 from holdfast.core.question.errors import Dismissed, Unanswerable
 from holdfast.core.scope import Scope
 from holdfast.core.tool.builtin.authorize import Denied
@@ -53,6 +54,7 @@ class Denying:
         *,
         save: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        terms: Terms = ORDINARY,
     ) -> None:
         self.asked = (action, tuple(resources), tuple(save))
         raise Denied("Permission denied: question")

@@ -8,15 +8,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.core.tool.authorizers import AllowAll
 
+from holdfast.core.permission.rules import ORDINARY, Terms
 from holdfast.core.scope import Scope
 from holdfast.core.state import Batches
 from holdfast.core.tool.builtin.authorize import Denied
+from holdfast.core.tool.call_permission import CallPermission
 from holdfast.core.tool.codec import JsonSchema
 from holdfast.core.tool.registration import RegistrationError
 from holdfast.core.tool.registry import ApplicationTools, Materialized, ToolRegistry
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
-from holdfast.core.tool.untrusted import with_permission
 from holdfast.schema.codec import encode
 from holdfast.schema.permission import Effect, Rule
 
@@ -58,7 +60,7 @@ def rule(action: str, resource: str, effect: Effect) -> Rule:
 async def test_each_location_has_its_own_tools_above_those_of_the_application() -> None:
     """TOL-001, TOL-006: the application's are shared by all, and a Location's tool of the same name wins."""
     application = ApplicationTools()
-    here, there = ToolRegistry(application), ToolRegistry(application)
+    here, there = (ToolRegistry(application, authorizer=AllowAll()) for _ in range(2))
     here.register({"mine": saying("here"), "both": saying("own")}, Scope())
     application.register({"both": saying("host"), "common": saying("host")}, Scope())
     assert shown(here.materialize(())) == {"both": "own", "common": "host", "mine": "here"}
@@ -222,13 +224,16 @@ def test_the_action_is_the_name_unless_one_was_declared() -> None:
     assert plain.action is None
 
 
-async def test_application_tools_are_filtered_by_name_and_ask_nobody() -> None:
-    """TOL-278: visible means it runs."""
-    application = ApplicationTools()
-    application.register({"host": saying("x")}, Scope())
-    registry = ToolRegistry(application)
+async def test_application_tools_are_filtered_and_checked_by_name() -> None:
+    """TOL-278, TOL-521: whatever action the tool claims; without anybody to check, none runs."""
+    application, gate = ApplicationTools(), Gate(open=True)
+    application.register({"host": saying("x", action="read")}, Scope())
+    registry = ToolRegistry(application, authorizer=gate)
     assert shown(registry.materialize([rule("host", "*", "deny")])) == {}
-    assert await call(registry.materialize([rule("host", "*", "ask")]), "host") == "x"
+    assert await call(registry.materialize([rule("read", "*", "deny")]), "host") == "x"
+    assert gate.asked == [(CONTEXT, "host", ("*",))]
+    assert gate.terms == [Terms(unmatched="allow")]
+    assert "nothing here checks" in await call(ToolRegistry(application).materialize(()), "host")
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -375,6 +380,7 @@ class Gate:
     def __init__(self, *, open: bool) -> None:
         self.open = open
         self.asked: list[tuple[Any, ...]] = []
+        self.terms: list[Terms] = []
 
     async def allow(
         self,
@@ -384,8 +390,10 @@ class Gate:
         *,
         save: Any = (),
         metadata: Mapping[str, Any] | None = None,
+        terms: Terms = ORDINARY,
     ) -> None:
         self.asked.append((context, action, tuple(resources)))
+        self.terms.append(terms)
         if not self.open:
             raise Denied("no")
 
@@ -393,9 +401,9 @@ class Gate:
 async def test_untrusted_tools_are_asked_about_first() -> None:
     """TOL-279: by the name under which they are registered, before anything of theirs runs."""
     for open, outcome in ((True, "x"), (False, "no")):
-        gate, registry = Gate(open=open), ToolRegistry()
-        original = saying("x", action="other")
-        registry.register({"server_tool": with_permission(original, "server_tool", "acme", gate)}, Scope())
+        gate = Gate(open=open)
+        registry = ToolRegistry(authorizer=gate)
+        registry.register({"server_tool": saying("x", action="other")}, Scope(), CallPermission(plugin="acme"))
         catalog = registry.materialize([rule("other", "*", "deny")])
         assert await call(catalog, "server_tool") == outcome
         assert gate.asked == [(CONTEXT, "server_tool", ("*",))]

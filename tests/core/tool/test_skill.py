@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from holdfast.core.permission.errors import DeniedByPerson, DeniedByRule, DeniedWithFeedback
+from holdfast.core.permission.rules import ORDINARY, Terms
 from holdfast.core.scope import Scope
 from holdfast.core.skill.builtin import CUSTOMIZE
 from holdfast.core.skill.content import BASE, MOST_ENTRIES, RELATIVE, SAMPLED, sample
@@ -43,6 +44,7 @@ class Approvals:
         *,
         save: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        terms: Terms = ORDINARY,
     ) -> None:
         self.asked.append((context, action, tuple(resources), tuple(save)))
         if isinstance(self._refusal, DeniedByPerson):

@@ -13,6 +13,7 @@ from tests.core.tool.authorizers import AllowAll
 from tests.stores.stores import OpenedDatabase
 
 from holdfast.core.event.log import EventLog
+from holdfast.core.permission.rules import ORDINARY, Terms
 from holdfast.core.scope import Scope
 from holdfast.core.session.todo import Todos
 from holdfast.core.tool.builtin.authorize import Denied
@@ -41,6 +42,7 @@ class Denying:
         *,
         save: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        terms: Terms = ORDINARY,
     ) -> None:
         self.asked.append((action, tuple(resources), tuple(save)))
         raise Denied("Permission denied: todowrite *")

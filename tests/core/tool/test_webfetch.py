@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from tests.core.web.site import Site, running_site, watched_connections
 
-from holdfast.core.permission.rules import AncestorAuthority, Authority
+from holdfast.core.permission.rules import ORDINARY, AncestorAuthority, Authority, Terms
 from holdfast.core.scope import Scope
 from holdfast.core.tool.builtin.authorize import AuthorityOf, Denied
 from holdfast.core.tool.builtin.webfetch import (
@@ -54,6 +54,7 @@ class Approvals:
         *,
         save: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        terms: Terms = ORDINARY,
     ) -> None:
         self.asked.append((action, tuple(resources), tuple(save), metadata))
         if any(resource in self._denied for resource in resources):

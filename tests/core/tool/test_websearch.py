@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from tests.core.web.site import Site, running_site
 
+from holdfast.core.permission.rules import ORDINARY, Terms
 from holdfast.core.scope import Scope
 from holdfast.core.tool.builtin import websearch
 from holdfast.core.tool.builtin.authorize import Denied
@@ -48,6 +49,7 @@ class Approvals:
         *,
         save: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        terms: Terms = ORDINARY,
     ) -> None:
         self.asked.append((action, tuple(resources), tuple(save), metadata))
         if self._deny:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from holdfast.core.filesystem.location_files import FileSettings, LocationFiles
+from holdfast.core.permission.rules import ORDINARY, Terms
 from holdfast.core.scope import Scope
 from holdfast.core.tool.builtin.apply_patch import apply_patch_tool
 from holdfast.core.tool.builtin.authorize import Denied
@@ -47,6 +48,7 @@ class Recorder:
         *,
         save: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        terms: Terms = ORDINARY,
     ) -> None:
         self.asked.append(Asked(action, tuple(resources), tuple(save), metadata or {}))
         if action in self.denied:

@@ -9,6 +9,7 @@ import socket
 from contextlib import suppress
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+import msgspec
 import pytest
 from tests.mcp.oauth.authorization_server import Answer, Received, World, browse, fetch
 from tests.mcp.oauth.conftest import Client
@@ -132,7 +133,9 @@ async def test_a_client_with_a_secret_authenticates_as_the_issuer_wants(
 
     secret = "s&c:r t/ü"
     redirect = "http://127.0.0.1/callback"
-    settings = ServerSettings(world.url, client_id="mine", client_secret=secret, redirect_uri=redirect)
+    settings = ServerSettings(
+        world.url, client_id="mine", client_secret=secret, issuer=world.issuer.url, redirect_uri=redirect
+    )
     begun = await client.begin(settings)
     world.clients["mine"] = {
         "redirect_uris": [begun.redirect_uri],
@@ -158,7 +161,7 @@ async def test_a_configured_client_stays_with_its_issuer(world: World, client: C
             await client.begin(mine)
     for settings, known in [
         (mine, bound.replace(issuer=world.issuer.url)),
-        (mine, bound.replace(client=OAuthClient("other", "configured"))),
+        (msgspec.structs.replace(mine, issuer=world.issuer.url), bound),
         (ServerSettings(world.url, client_id="new"), bound),
     ]:
         client.store.credential = known

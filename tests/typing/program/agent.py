@@ -111,6 +111,19 @@ def add_tools(hf: Holdfast | HoldfastSync, tracker: Tracker) -> None:
         assert called_by.startswith("ses_")
         return await tracker.get(number)
 
+    @hf.tool(approval=True)
+    async def remove_ticket(number: int) -> str:
+        """Remove a ticket for good."""
+        return f"{number} is gone"
+
+    def forwards(first: int, second: int) -> bool:
+        return first < second
+
+    @hf.tool(name="merge", approval=forwards)
+    async def merge_tickets(first: int, second: int) -> str:
+        """Make one ticket of two."""
+        return f"{second} is {first} now"
+
     @hf.tool(name="count_tickets")
     def count(filter: Filter) -> int:
         """Count the tickets."""
@@ -271,7 +284,9 @@ async def main() -> None:
     async with Holdfast(HERE, environment=environment) as hf:
         add_tools(hf, tracker)
         await converse(hf)
-    async with Holdfast(HERE, environment=environment, unattended="deny", sandbox="off", config={}) as hf:
+    async with Holdfast(
+        HERE, environment=environment, preset="allow", unattended="deny", sandbox="off", config={}
+    ) as hf:
         add_tools(hf, tracker)
         hf.context.register(tracker_source(tracker))
         session: Session = await hf.sessions.create(model=MODEL, location=Location(directory=str(HERE)))

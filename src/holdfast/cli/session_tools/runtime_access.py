@@ -66,4 +66,4 @@ class RuntimeAccess:
         from holdfast.embedded.holdfast import Holdfast
 
         self._remote = False
-        return await self._stack.enter_async_context(Holdfast(self._directory, protect=True))
+        return await self._stack.enter_async_context(Holdfast(self._directory, preset="allow", protect=True))

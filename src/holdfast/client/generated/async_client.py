@@ -464,7 +464,7 @@ class SessionsGroup:
             options=options,
         )
 
-    async def recover(self, session_id: str, *, decision: Literal["continue", "abandon"], options: Options | None = None) -> None:
+    async def recover(self, session_id: str, *, decision: Literal["continue", "abandon", "policy"], options: Options | None = None) -> None:
         """Continue or abandon a turn whose process ended, and whatever was left in the Sessions below, deepest first. Fails with SessionNotFoundError."""
         await self._core.call(
             operations.SESSIONS_RECOVER,
@@ -668,11 +668,11 @@ class SessionsGroup:
             options=options,
         )
 
-    async def import_bundle(self, *, bundle: str, directory: str | None = None, options: Options | None = None) -> ImportReport:
+    async def import_bundle(self, *, bundle: str, directory: str | None = None, accept_changes: bool | None = None, options: Options | None = None) -> ImportReport:
         """Import all Sessions of a bundle, or none. Nothing is executed: unfinished work waits for a decision. Fails with ConflictError."""
         return await self._core.call(
             operations.SESSIONS_IMPORT_BUNDLE,
-            payload={"bundle": bundle, "directory": directory},
+            payload={"bundle": bundle, "directory": directory, "acceptChanges": accept_changes},
             options=options,
         )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.core.permission.rules import READ_RULES
+from holdfast.core.permission.protected import PROTECTED, READ_RULES
 from holdfast.schema.permission import Effect, Rule
 
 if TYPE_CHECKING:
@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from holdfast.core.agent.draft import AgentDraft
     from holdfast.core.config.environment import Directories
     from holdfast.schema.agent import Agent, AgentMode
-
-PROTECTED = (
-    ".git/*",
-    "*/.git/*",
-    "opencode.json",
-    "opencode.jsonc",
-    "*/opencode.json",
-    "*/opencode.jsonc",
-    ".opencode/*",
-    "*/.opencode/*",
-)
-"""Files that determine what is executed later. Editing them always asks."""
 
 EXPLORE_SYSTEM = """\
 You search a code base and report what is there. You cannot change anything.

@@ -4,7 +4,7 @@ Invariants
 - The global rules of all documents come first, for existing and new agents; an agent's own rules follow.
 - Denials that make up a built-in agent are repeated after the global rules: only rules for that agent lift them.
 - An agent that was disabled and is defined again later starts empty.
-- What the user's rules ask or deny stays asked or denied: they are also a fence.
+- What the user's rules ask or deny stays asked or denied: they are also a fence. Rules of a preset are nothing else.
 - Rules of an untrusted project are only a fence. An agent that it defines has the permissions of `build`, restricted by
   its own rules."""
 
@@ -62,7 +62,7 @@ class AgentPatch(Frozen):
 class ConfiguredAgents(Frozen):
     default: str | None = None
     rules: tuple[Rule, ...] = ()
-    """Global rules of the user and of trusted projects."""
+    """Global rules of the user and of trusted projects, without those of presets."""
     user_rules: tuple[Rule, ...] = ()
     """Global rules of the user."""
     narrowing: tuple[Rule, ...] = ()
@@ -149,7 +149,7 @@ def configured_agents(config: Config, environment: Mapping[str, str]) -> Configu
     return ConfiguredAgents(
         default=default if isinstance(default, str) else None,
         rules=global_rules(_documents(config, "user", "project"), home),
-        user_rules=global_rules(_documents(config, "user"), home),
+        user_rules=global_rules(_documents(config, "user", presets=True), home),
         narrowing=global_rules(_documents(config, "untrusted"), home),
         patches=tuple(patches),
         last_rules=environment_rules(environment, home),
@@ -158,8 +158,8 @@ def configured_agents(config: Config, environment: Mapping[str, str]) -> Configu
     )
 
 
-def _documents(config: Config, *origins: Origin) -> list[Document]:
-    return [document for document in config.documents() if document.origin in origins]
+def _documents(config: Config, *origins: Origin, presets: bool = False) -> list[Document]:
+    return [one for one in config.documents() if one.origin in origins and (presets or not one.preset)]
 
 
 def _files(folder: Directory, config: Config, problems: list[Diagnostic]) -> Iterator[AgentPatch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -59,7 +60,7 @@ class Bundles:
         self._environment = environment
         trees = StoredTrees(database)
         self._exporter = Exporter(log, database, Selecting(log, database, trees), outputs)
-        self._importer = Importer(log, database, store, outputs)
+        self._importer = Importer(log, database, store, outputs, clock)
         self._relocation = Relocation(log, trees, project, clock)
 
     async def export(
@@ -87,16 +88,25 @@ class Bundles:
             return await in_thread(verify, file, self._log.adoption.check, MOST_BYTES, told)
 
     async def import_from(
-        self, path: Path, *, directory: str | None = None, most: int = MOST_BYTES, told: Told = _quiet
+        self,
+        path: Path,
+        *,
+        directory: str | None = None,
+        accept_changes: bool = False,
+        most: int = MOST_BYTES,
+        told: Told = _quiet,
     ) -> ImportReport:
-        """Import all of a bundle, or nothing. `directory` takes the place of the one that the Sessions were in."""
+        """Import all of a bundle, or nothing. `directory` takes the place of the one that the Sessions were in. With
+        `accept_changes` a bundle may change Sessions that are here, not only continue their conversations."""
         destination = None
         if directory is not None:
             destination = canonical_directory(directory)
             if not await in_thread(Path(destination).is_dir):
                 raise InvalidRequest(f"There is no directory {directory}. Nothing was imported.", field="directory")
         one = destination is not None
-        report = await self._importer.import_bundle(lambda: _opened(path), most, told, one_directory=one)
+        report = await self._importer.import_bundle(
+            lambda: _opened(path), most, told, one_directory=one, accept_changes=accept_changes
+        )
         return await self._relocation.relocate(report, destination) if destination is not None else report
 
     def _redaction(self, active: bool) -> Redaction:
@@ -127,7 +137,12 @@ def _given(session_ids: Sequence[str] | None) -> list[str] | None:
 
 
 def _opened(path: Path) -> IO[bytes]:
+    """A regular file: opening a pipe would wait for its writer."""
     try:
-        return path.open("rb")
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise BundleInvalid(f"{path}: {error.strerror}") from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise BundleInvalid(f"{path} is no regular file; copy what it gives to a file first")
+    return os.fdopen(handle, "rb")

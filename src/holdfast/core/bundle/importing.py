@@ -4,7 +4,12 @@ The bundle is read twice. First everything is verified and compared with the sto
 events are appended, the hashes checked once more, and whatever goes wrong takes back what was written. If the process
 is killed meanwhile, the same import goes on where it ended, because a Session whose first events are there is extended.
 
-Nothing is executed and nobody is woken: what a Session owes waits for a person (`attempt.hold`)."""
+Invariants
+- Nothing is executed and nobody is woken: what a Session owes waits for a person (`attempt.hold`).
+- Which events came from elsewhere is written in the commit that appends them (`import.record`), before their
+  projections, which close the requests in them. So a request of a bundle is never open here, its answer never lets a
+  call run, and a rebuild gives the same rows.
+- A Session that has events of this store is only continued, unless the caller accepts more (`continuation.py`)."""
 
 from __future__ import annotations
 
@@ -14,11 +19,14 @@ from typing import IO, TYPE_CHECKING
 
 from holdfast.core.bundle import managed_files
 from holdfast.core.bundle.checks import EventChecks
+from holdfast.core.bundle.continuation import Continuation
 from holdfast.core.bundle.errors import BundleConflict, BundleInvalid
 from holdfast.core.bundle.in_thread import each_in_thread, in_thread
 from holdfast.core.bundle.reading import BundleReader
 from holdfast.core.database.errors import InvalidDurableEvent, Moved
 from holdfast.core.database.unit import Statement
+from holdfast.core.event.author import author_name
+from holdfast.core.event.imported_events import ImportedRange, imported_ranges
 from holdfast.core.run_to_completion import run_to_completion
 from holdfast.core.session.activity import HELD
 from holdfast.core.session.budget_projector import budget_deleted
@@ -26,8 +34,9 @@ from holdfast.schema.bundle import ImportedSession, ImportReport
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from holdfast.core.clock import Clock
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
@@ -45,6 +54,8 @@ class _Planned(Frozen):
     session: BundleSession
     head: int
     projects: frozenset[str]
+    changes: tuple[str, ...] = ()
+    closed: int = 0
 
     @property
     def complete(self) -> bool:
@@ -62,8 +73,11 @@ class _Done:
 
 
 class Importer:
-    def __init__(self, log: EventLog, database: Database, store: SessionStore, outputs: OutputStore) -> None:
+    def __init__(
+        self, log: EventLog, database: Database, store: SessionStore, outputs: OutputStore, clock: Clock
+    ) -> None:
         self._log = log
+        self._clock = clock
         self._database = database
         self._store = store
         self._folder = outputs.directory
@@ -75,14 +89,18 @@ class Importer:
         told: Callable[[str, int, int], None] = lambda what, done, total: None,
         *,
         one_directory: bool = False,
+        accept_changes: bool = False,
     ) -> ImportReport:
         """`opened` opens the bundle, twice; `most` bounds its size before compression. `one_directory` refuses a bundle
-        with Sessions of several. Raises BundleInvalid or BundleConflict, and then nothing was imported."""
+        with Sessions of several; `accept_changes` lets it change Sessions that are here. Raises BundleInvalid or
+        BundleConflict, and then nothing was imported."""
         with opened() as file:
             reader = await in_thread(BundleReader, file, most)
             if one_directory:
                 _expect_one_directory(reader.manifest)
             planned = await self._plan(reader, told)
+            if not accept_changes:
+                _refuse_changes(planned)
         manifest, done = reader.manifest, _Done()
         try:
             with opened() as file:
@@ -115,8 +133,10 @@ class Importer:
             told("verifying", number, len(manifest.sessions))
             checks = EventChecks(session, self._log.adoption.check)
             head = await self._log.latest(session.id)
+            continuation = Continuation(session.id, head, await imported_ranges(self._database, session.id))
             async for group in each_in_thread(reader.events(session)):
                 checks.look(group)
+                continuation.look(group)
                 if head >= 0:
                     await self._compare(session, group, head, redacted=manifest.redacted)
             checks.end()
@@ -124,7 +144,9 @@ class Importer:
                 raise BundleConflict(f"{session.id} was deleted here, and its id cannot be used again")
             if not checks.projects <= {project.id for project in manifest.projects}:
                 raise BundleInvalid(f"a project of {session.id} is missing")
-            planned.append(_Planned(session, head, frozenset(checks.projects)))
+            planned.append(
+                _Planned(session, head, frozenset(checks.projects), tuple(continuation.changes), continuation.closed)
+            )
             relatives |= checks.relatives
         for managed in manifest.files:
             async for _ in each_in_thread(reader.file(managed.content)):
@@ -165,7 +187,7 @@ class Importer:
             reached = item.head
             async for group in each_in_thread(reader.events(item.session)):
                 if events := [event for event in group if event.seq > reached]:
-                    await self._append(reader.manifest, item, events, reached, done)
+                    await self._append(reader.manifest, reader.digest, item, events, reached, done)
                     reached = events[-1].seq
         for managed in reader.manifest.files:
             if await in_thread(managed_files.restore, self._folder, managed, reader.file(managed.content)):
@@ -173,12 +195,26 @@ class Importer:
         await in_thread(reader.end)
 
     async def _append(
-        self, manifest: BundleManifest, item: _Planned, events: list[SerializedEvent], after: int, done: _Done
+        self,
+        manifest: BundleManifest,
+        digest: str,
+        item: _Planned,
+        events: list[SerializedEvent],
+        after: int,
+        done: _Done,
     ) -> None:
         session = item.session
         projects = () if after >= 0 else tuple(_projects(manifest, item.projects))
+        origin = ImportedRange(
+            first_seq=item.head + 1,
+            last_seq=events[-1].seq,
+            time=self._clock.now(),
+            digest=digest,
+            author=author_name(),
+        )
+        before = (origin.statement(session.id), *projects)
         try:
-            await run_to_completion(self._commit(events, after, projects, item, done))
+            await run_to_completion(self._commit(events, after, before, item, done))
         except Moved as error:
             raise BundleConflict(f"{session.id} was changed here while it was imported") from error
         except InvalidDurableEvent as error:
@@ -205,7 +241,11 @@ class Importer:
     async def _take_back(self, manifest: BundleManifest, done: _Done) -> None:
         managed_files.remove(self._folder, done.files)
         for session_id, (head, reached) in reversed(done.reached.items()):
-            forget = (Statement("attempt.forget", {"session_id": session_id}), *budget_deleted(session_id))
+            forget = (
+                Statement("attempt.forget", {"session_id": session_id}),
+                Statement("import.forget", {"session_id": session_id, "first_seq": head + 1}),
+                *budget_deleted(session_id),
+            )
             try:
                 await self._log.adoption.take_back(session_id, head=head, reached=reached, local=forget)
             except Moved:
@@ -224,6 +264,9 @@ class Importer:
             outcome="unchanged" if item.complete else "imported" if item.head < 0 else "extended",
             directory_exists=await in_thread(Path(session.location.directory).is_dir),
             interrupted=await self._store.activity(session.id) is not None,
+            pending=0 if item.complete else len(await self._store.all_pending(session.id)),
+            closed=0 if item.complete else item.closed,
+            changes=() if item.complete else item.changes,
         )
 
 
@@ -234,6 +277,15 @@ def _expect_one_directory(manifest: BundleManifest) -> None:
             f"its Sessions are in {len(found)} directories ({found[0]}, {found[1]}, …), and one cannot take "
             "the place of all"
         )
+
+
+def _refuse_changes(planned: Sequence[_Planned]) -> None:
+    for item in planned:
+        if item.changes and not item.complete:
+            raise BundleConflict(
+                f"{item.session.id} is here already, and the bundle does more than continue it: it "
+                f"{'; it '.join(item.changes)}. `holdfast import --accept-changes` takes that over, too"
+            )
 
 
 def _identity(event: SerializedEvent) -> tuple[object, ...]:

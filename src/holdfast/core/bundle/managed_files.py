@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.bundle.errors import BundleConflict
 from holdfast.core.bundle.lines import Digest
 from holdfast.core.tool.output import UNFINISHED
+from holdfast.private_files import make_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +38,7 @@ def is_there(folder: Path, file: BundleFile) -> bool:
 
 def restore(folder: Path, file: BundleFile, content: Iterable[bytes]) -> bool:
     """Write the file, unless it is there; whether it was written. `content` is read to its end in either case."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directory(folder)
     handle, draft = tempfile.mkstemp(dir=folder, prefix=file.name, suffix=UNFINISHED)  # mode 0600
     try:
         with open(handle, "wb") as written:

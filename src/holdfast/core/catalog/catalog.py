@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -23,6 +23,7 @@ from holdfast.core.catalog.listing import public_model, public_models, with_inhe
 from holdfast.core.catalog.models_dev import ModelsDev
 from holdfast.core.catalog.provider_defaults import apply_provider_defaults
 from holdfast.core.catalog.public import public
+from holdfast.core.catalog.redirects import NEVER_COUNTS, foreign_origin, provider_patch
 from holdfast.core.catalog.resolution import NO_CREDENTIALS, ModelEntry, resolve_entry
 from holdfast.core.catalog.resolved import ResolvedModel
 from holdfast.core.catalog.routes import is_supported
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from holdfast.core.catalog.boot import PluginBoot
     from holdfast.core.clock import Clock
     from holdfast.core.config.config import Config
+    from holdfast.core.config.document import Document
     from holdfast.core.credential.store import CredentialStore
     from holdfast.schema.agent import Agent
     from holdfast.schema.catalog import ModelInfo, ProviderInfo
@@ -147,8 +149,14 @@ class Catalog:
         return public_model(entry, found, self._secrets) if entry and found else None
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """Problems found in options so far."""
+        """Problems found in options so far, and addresses that do not count."""
+        assert self._draft is not None  # which finds them
         return tuple(self._diagnostics)
+
+    def foreign_origin(self, provider_id: str, patch: Any) -> str | None:
+        """Where settings of a project would send a provider that is known here, if that is another host."""
+        provider, given = self._draft.providers.get(provider_id), provider_patch(patch)
+        return foreign_origin(provider, given) if provider is not None and given is not None else None
 
     def transform(
         self, apply: Callable[[CatalogDraft], None], scope: Scope, *, phase: Phase, owner: str = "holdfast"
@@ -228,6 +236,9 @@ class Catalog:
         if known is None or origin_of(known.resolved.model.route.base_url) != there:
             raise ModelUnavailable(ref.provider_id, ref.id, REDIRECTED.format(origin=there))
 
+    def _refuse_address(self, document: Document, id: str, origin: str) -> None:
+        self._diagnostics[Diagnostic(str(document.path), NEVER_COUNTS.format(id=id, origin=origin))] = None
+
     def _demo(self, ref: ModelRef) -> tuple[ProviderEntry, ModelInfo]:
         found = DEMO_ENTRY.model(ref.id)
         if found is None:
@@ -268,7 +279,9 @@ class Catalog:
                 made.transform(
                     lambda draft: apply_provider_defaults(draft, self._environment), own, phase=Phase.BUILTIN
                 )
-                made.transform(lambda draft: configure(draft, self._documents), own, phase=Phase.CONFIG)
+                made.transform(
+                    lambda draft: configure(draft, self._documents, self._refuse_address), own, phase=Phase.CONFIG
+                )
             self._made = made
         return self._made
 

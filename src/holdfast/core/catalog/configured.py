@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.core.catalog.redirects import foreign_origin, without_addresses
 from holdfast.core.config import schema
 from holdfast.core.config.model import parse_model
 from holdfast.llm.model import deep_merge
@@ -28,7 +29,7 @@ from holdfast.schema.catalog import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from holdfast.core.catalog.draft import CatalogDraft
     from holdfast.core.config.document import Document
@@ -36,10 +37,23 @@ if TYPE_CHECKING:
     from holdfast.schema.catalog import ModelApi, ProviderApi
 
 
-def configure(draft: CatalogDraft, documents: Sequence[Document]) -> None:
-    """Apply the documents, lowest priority first; each changes the result of those before it."""
+def configure(
+    draft: CatalogDraft,
+    documents: Sequence[Document],
+    refused: Callable[[Document, str, str], None] = lambda document, id, origin: None,
+) -> None:
+    """Apply the documents, lowest priority first; each changes the result of those before it. `refused` is told of
+    providers that a project would send to another host, and of the host; that does not count."""
+    of_projects: set[str] = set()
     for document in documents:
         for id, patch in _providers(document):
+            if document.origin == "project":
+                known = draft.providers.get(id)
+                if known is None:
+                    of_projects.add(id)
+                elif id not in of_projects and (origin := foreign_origin(known, patch)) is not None:
+                    refused(document, id, origin)
+                    patch = without_addresses(patch)
             draft.providers.update(id, lambda provider, patch=patch: _provider(provider, patch))  # type: ignore[misc]
             for model_id, change in (patch.models or {}).items():
                 draft.models.update(id, model_id, lambda model, change=change: _model(model, change))  # type: ignore[misc]

@@ -23,6 +23,7 @@ from holdfast.core.catalog.from_models_dev import provider_entries
 from holdfast.core.file_lock import file_lock
 from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.fetch import Budget, Fetcher
+from holdfast.private_files import make_directory
 from holdfast.schema.live_event import ModelsDevRefreshed
 from holdfast.schema.version import __version__
 
@@ -218,7 +219,7 @@ def _decoded(path: Path) -> dict[str, DevProvider] | None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     atomic_write(path, data)
 
 

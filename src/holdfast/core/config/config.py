@@ -19,6 +19,7 @@ from holdfast.core.config.trust import NAME as TRUST_FILE
 from holdfast.core.config.trust import TRUST_NOTHING, TrustRequest, TrustSource, check_trust
 from holdfast.core.config.watch import MOST_PATHS, Watch
 from holdfast.core.diagnostic import Diagnostic
+from holdfast.core.filesystem.own_folders import OwnFolders
 from holdfast.core.permission.project_reads import READ_DEFAULTS
 
 if TYPE_CHECKING:
@@ -120,20 +121,31 @@ class Config:
         return merge(self._documents)
 
 
+BEFORE_ALL = -1
+"""The position of the document with the lowest priority."""
+
+
 def load_config(
     directory: Path,
     root: Path,
     environment: Mapping[str, str],
     managed: Iterable[tuple[Path, dict[str, Any]]] = (),
     *,
+    preset: tuple[Path, dict[str, Any]] | None = None,
     trust: Trust = TRUST_NOTHING,
     owners: Owners | None = None,
     watch: Watch | None = None,
+    own: OwnFolders = OwnFolders(),  # noqa: B008 - without folders it is immutable,
 ) -> Config:
     """`root` is the project's root. `managed` are documents of the host, with their names; they have the highest
-    priority. `trust` decides which settings of project files count. With `owners`, project files and folders that
-    another user could have written are ignored. `watch` records every file and folder before it is read."""
-    loading = _Loading(ConfigLocation(directory, root, environment), trust, owners, watch)
+    priority, and `preset`, which the host chose for a program that chose none, has the lowest. `trust` decides which
+    settings of project files count. With `owners`, project files and folders that another user could have written are
+    ignored. `watch` records every file and folder before it is read. `own` are Holdfast's own folders, of
+    which no project makes it read a file."""
+    loading = _Loading(ConfigLocation(directory, root, environment), trust, owners, watch, own)
+    if preset is not None:
+        name, content = preset
+        loading.keep(BEFORE_ALL, loading.reader(name, name.parent, "user").document(content).replace(preset=True))
     found = list(enumerate(discover(directory, root, environment)))
     loading.read_user([one for one in found if one[1].origin == "user"])
     if inline := environment.get(INLINE):
@@ -151,8 +163,11 @@ def load_config(
 class _Loading:
     """Reads the user's documents first: their rules decide which settings of a project need trust."""
 
-    def __init__(self, location: ConfigLocation, trust: Trust, owners: Owners | None, watch: Watch | None) -> None:
+    def __init__(
+        self, location: ConfigLocation, trust: Trust, owners: Owners | None, watch: Watch | None, own: OwnFolders
+    ) -> None:
         self._location = location
+        self._own = own
         self._trust = trust
         self._owners = owners
         self._watch = watch
@@ -184,7 +199,7 @@ class _Loading:
     def read_project(self, found: Iterable[tuple[int, CandidateFile | Directory]]) -> None:
         self._strict = strict_rules(self._entries.values())
         user = (entry for entry in self.entries() if isinstance(entry, Document))
-        self.reads = project_reads(user, self._location)
+        self.reads = project_reads(user, self._location, self._own)
         if self._watch is not None:
             here = self._location
             for folder in project_folders(here.directory, here.root, here.environment):
@@ -204,6 +219,8 @@ class _Loading:
 
     def problems(self) -> list[Diagnostic]:
         found = [problem for reader in self._readers for problem in reader.problems()]
+        if (problem := self._trust.problem()) is not None:
+            found.append(Diagnostic(str(problem.path), f"{problem.reason}; nothing is trusted"))
         if self._watch is not None and not self._watch.complete:
             message = f"there are more than {MOST_PATHS} configuration files; edits of the rest need a reload"
             found.append(Diagnostic(str(self._location.directory), message))
@@ -222,7 +239,8 @@ class _Loading:
         if reason is not None:
             reader.ignore(reason)
         else:
-            self.keep(position, reader.read(text))
+            document = reader.read(text)
+            self.keep(position, document.replace(preset=found.preset) if document is not None else None)
 
     def _watch_folder(self, folder: Directory) -> None:
         if self._watch is not None:

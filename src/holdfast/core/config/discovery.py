@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.config.document import DOT, Directory
 from holdfast.core.config.environment import config_home, directories, is_enabled, user_path
-from holdfast.core.config.text_file import Unreadable, read_text
+from holdfast.core.config.text_file import Unreadable, read_private_text, read_text
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ class CandidateFile(Frozen):
     name: str
     origin: Literal["user", "project"]
     required: bool = False
+    private: bool = False
+    """Whether it is a file of this program, which must belong to this user alone."""
+    preset: bool = False
 
     @property
     def path(self) -> Path:
@@ -32,7 +35,10 @@ class CandidateFile(Frozen):
 
     def read(self, limit: int) -> str | Unreadable | None:
         try:
-            text = read_text(f"{self.folder}/{self.name}", limit)
+            if self.private:
+                text = read_private_text(self.path, limit)
+            else:
+                text = read_text(f"{self.folder}/{self.name}", limit)
         except Unreadable as error:
             return error
         return Unreadable("does not exist") if text is None and self.required else text
@@ -41,7 +47,7 @@ class CandidateFile(Frozen):
 def discover(directory: Path, root: Path, environment: Mapping[str, str]) -> Iterator[CandidateFile | Directory]:
     """Project files get the origin `project`; whether they are trusted is decided when they are read."""
     chosen = choices_file(environment)
-    yield CandidateFile(chosen.parent, chosen.name, "user")
+    yield CandidateFile(chosen.parent, chosen.name, "user", private=True, preset=True)
     home = config_home(environment)
     yield from (CandidateFile(home, name, "user") for name in NAMES)
     yield Directory(home, "user")

@@ -34,6 +34,8 @@ class Document(Frozen):
     """Digests of a project's plugins as they were when they were trusted, by path."""
     managed: bool = False
     """Set by the host or its organisation: has the highest priority, also in policy."""
+    preset: bool = False
+    """A choice among offered presets, with the lowest priority. Its permission rules only narrow what agents may do."""
 
     def __repr__(self) -> str:
         return f"Document({self.path})"  # it may hold keys

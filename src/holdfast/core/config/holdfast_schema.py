@@ -185,8 +185,11 @@ class Holdfast(Section):
     server: Server | None = None
     limits: Limits | None = None
 
-    recovery: Literal["ask", "continue", "abandon"] | None = None
-    """What happens at start to turns that ended with their process."""
+    recovery: Literal["ask", "safe", "always", "abandon", "continue"] | None = None
+    """What happens to a turn that ended with its process after it was sent. `ask`: a person decides. `safe`, the
+    default: the model is asked again, unless the outcome of a tool call is unknown; then a person decides. `always`:
+    such calls are recorded as interrupted, and the model is asked again. `abandon`: the turn is closed. `continue` is
+    `safe`."""
     titles: bool | None = None
     budget: BudgetLimits | None = None
     turns: PositiveInt | None = None

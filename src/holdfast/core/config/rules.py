@@ -11,7 +11,8 @@ from holdfast.core.config.jsonc import InvalidJson, decode
 from holdfast.core.config.migrate import migrate_permissions
 from holdfast.core.config.validate import validate_rules
 from holdfast.core.permission.project_reads import ProjectReads
-from holdfast.core.permission.rules import READ_RULES, expand_home
+from holdfast.core.permission.protected import READ_RULES
+from holdfast.core.permission.rules import expand_home
 from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.permission import Rule
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.core.config.document import Document
     from holdfast.core.config.reading import ConfigLocation
     from holdfast.core.config.validate import Problem
+    from holdfast.core.filesystem.own_folders import OwnFolders
 
 ENVIRONMENT_RULES = "OPENCODE_PERMISSION"
 OTHER_ACTIONS = {"task": "subagent"}
@@ -61,7 +63,7 @@ def written_rules(rules: Iterable[Any], home: str) -> Iterator[Rule]:
             yield msgspec.structs.replace(rule, action=other)
 
 
-def project_reads(documents: Iterable[Document], location: ConfigLocation) -> ProjectReads:
+def project_reads(documents: Iterable[Document], location: ConfigLocation, own: OwnFolders) -> ProjectReads:
     """What the project may make Holdfast read; `documents` are those of the user."""
     documents, home = list(documents), str(home_directory(location.environment))
     try:
@@ -69,7 +71,7 @@ def project_reads(documents: Iterable[Document], location: ConfigLocation) -> Pr
     except InvalidEnvironmentRules:  # opening the Location fails; until then nothing is read
         last = (Rule(action="*", resource="*", effect="deny"),)
     agents = (agent for document in documents for agent in document.data.get("agents", {}).values())
-    own = (rule for agent in agents for rule in written_rules(agent.get("permissions", ()), home))
-    strict = [rule for rule in own if rule.effect != "allow" and rule.resource != "*"]
+    of_agents = (rule for agent in agents for rule in written_rules(agent.get("permissions", ()), home))
+    strict = [rule for rule in of_agents if rule.effect != "allow" and rule.resource != "*"]
     rules = (*READ_RULES, *global_rules(documents, home), *last)
-    return ProjectReads(rules, strict, str(location.directory), str(location.root))
+    return ProjectReads(rules, strict, str(location.directory), str(location.root), own)

@@ -17,7 +17,8 @@ class Rule(Section):
 
     action: str
     resource: str
-    effect: Literal["allow", "deny", "ask"]
+    effect: Literal["allow", "deny", "ask", "ask-changes"]
+    """`ask-changes` allows commands that are proved to change nothing, and asks for everything else."""
 
 
 class Statement(Section):
@@ -169,6 +170,8 @@ class Timeouts(Section):
 class OAuth(Section):
     client_id: str | None = None
     client_secret: str | None = None
+    issuer: str | None = None
+    """The authorization server that gave the secret, which is sent to no other."""
     scope: str | None = None
     callback_port: Annotated[int, Meta(ge=1, le=65535)] | None = None
     redirect_uri: str | None = None

@@ -6,6 +6,8 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from holdfast.private_files import refusal
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -42,6 +44,21 @@ def read_text(path: str | Path, limit: int) -> str | None:
         return content.decode()
     except UnicodeDecodeError as error:
         raise Unreadable(f"is not UTF-8: byte {error.start}") from error
+
+
+def read_private_text(path: Path, limit: int) -> str | None:
+    """Like `read_text`, for a file in a directory of this program: it must belong to this user alone."""
+    text = read_text(path, limit)
+    if text is None:
+        return None
+    for one, name in ((path, "it"), (path.parent, "its folder")):
+        try:
+            reason = refusal(os.stat(one))
+        except OSError as error:
+            raise Unreadable(f"cannot be read: {error.strerror}") from error
+        if reason is not None:
+            raise Unreadable(f"is not believed: {name} {reason}")
+    return text
 
 
 def is_text(value: str) -> bool:

@@ -15,8 +15,9 @@ import msgspec
 from holdfast.core.atomic_write import atomic_write
 from holdfast.core.config.authority import Grant, digest
 from holdfast.core.config.plugin_files import content_digest
-from holdfast.core.config.text_file import Unreadable, read_text
+from holdfast.core.config.text_file import Unreadable, read_private_text
 from holdfast.core.file_lock import wait_for_lock
+from holdfast.private_files import NotPrivate, own_directory
 from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
@@ -88,6 +89,9 @@ class Trust(Protocol):
     def decided_as(self, path: Path) -> Path:
         """The path that the user decided about: another one for files of an isolated copy."""
 
+    def problem(self) -> TrustUnreadable | None:
+        """Why no decision can be had."""
+
 
 class _FixedTrust(Frozen):
     trusted: bool
@@ -100,6 +104,9 @@ class _FixedTrust(Frozen):
 
     def decided_as(self, path: Path) -> Path:
         return path
+
+    def problem(self) -> TrustUnreadable | None:
+        return None
 
 
 TRUST_EVERYTHING: Trust = _FixedTrust(True)
@@ -122,12 +129,17 @@ class CopyTrust(Frozen):
     def decided_as(self, path: Path) -> Path:
         return self.original(path)
 
+    def problem(self) -> TrustUnreadable | None:
+        return self.trust.problem()
+
 
 class TrustUnreadable(HoldfastError):
     """The file that holds what was trusted cannot be read or written."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path} {reason}")
+        self.path = path
+        self.reason = reason
 
 
 class TrustStore:
@@ -147,6 +159,13 @@ class TrustStore:
 
     def decided_as(self, path: Path) -> Path:
         return path
+
+    def problem(self) -> TrustUnreadable | None:
+        try:
+            self._read()
+        except TrustUnreadable as error:
+            return error
+        return None
 
     def decided(self, path: Path, digest: str) -> bool:
         """Whether the user decided about this source in its current state."""
@@ -193,7 +212,7 @@ class TrustStore:
 
     def _read(self) -> dict[str, TrustDecision]:
         try:
-            text = read_text(self._path, LIMIT)
+            text = read_private_text(self._path, LIMIT)
             return msgspec.json.decode(text, type=dict[str, TrustDecision]) if text else {}
         except Unreadable as error:
             raise TrustUnreadable(self._path, str(error)) from error
@@ -202,9 +221,11 @@ class TrustStore:
 
     def _change(self, change: Callable[[dict[str, TrustDecision]], dict[str, TrustDecision]]) -> None:
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            own_directory(self._path.parent)
             with wait_for_lock(self._lock):
                 atomic_write(self._path, msgspec.json.encode(change(self._read())))
+        except NotPrivate as error:
+            raise TrustUnreadable(self._path, f"cannot be written: {error}") from error
         except OSError as error:
             raise TrustUnreadable(self._path, f"cannot be written: {error.strerror or error}") from error
 

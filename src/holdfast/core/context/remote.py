@@ -30,6 +30,7 @@ from holdfast.core.context.source import (
 from holdfast.core.context.system_context import EMPTY, combine, make
 from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.fetch import Budget
+from holdfast.private_files import make_directory
 from holdfast.schema.codec import decoder, encode
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
@@ -64,9 +65,9 @@ class HopResponse(Frozen):
 
 
 class Fetch(Protocol):
-    async def __call__(self, url: str, headers: Mapping[str, str], *, limit: int) -> HopResponse:
-        """One GET; a redirect is returned, not followed. Raises FetchFailed or OSError if there is no response, or its
-        body has more than `limit` bytes."""
+    async def __call__(self, url: str, headers: Mapping[str, str], *, configured: str, limit: int) -> HopResponse:
+        """One GET, at the configured URL or where it led; a redirect is returned, not followed. Raises FetchFailed or
+        OSError if there is no response, or its body has more than `limit` bytes."""
 
 
 class WebFetch:
@@ -75,9 +76,11 @@ class WebFetch:
     def __init__(self, fetcher: Fetcher) -> None:
         self._fetcher = fetcher
 
-    async def __call__(self, url: str, headers: Mapping[str, str], *, limit: int) -> HopResponse:
+    async def __call__(self, url: str, headers: Mapping[str, str], *, configured: str, limit: int) -> HopResponse:
         budget = Budget(REMOTE_TIMEOUT)
-        async with self._fetcher.open(url, budget=budget, headers=headers, redirects=0) as response:
+        async with self._fetcher.open(
+            url, budget=budget, configured=configured, headers=headers, redirects=0
+        ) as response:
             return HopResponse(response.status, response.headers, await response.read(limit))
 
 
@@ -177,7 +180,7 @@ class RemoteInstructions:
         for _ in range(REDIRECT_LIMIT + 1):
             same_origin = _origin(current) == _origin(url)
             headers = _validators(copy) if copy is not None and same_origin else {}
-            response = await self._fetch(current, headers, limit=BODY_LIMIT)
+            response = await self._fetch(current, headers, configured=url, limit=BODY_LIMIT)
             target = response.headers.get("location")
             if response.status not in REDIRECTS or target is None:
                 return self._state_from(url, response, copy, same_origin=same_origin)
@@ -218,7 +221,7 @@ class RemoteInstructions:
             if copy is None:
                 path.unlink(missing_ok=True)
             else:
-                self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                make_directory(self._folder)
                 atomic_write(path, encode(copy))
         except OSError as error:
             log.warning("the copy of remote instructions was not updated: %s", error)

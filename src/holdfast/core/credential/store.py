@@ -17,6 +17,7 @@ import msgspec
 from holdfast.core.atomic_write import atomic_write
 from holdfast.core.credential.errors import CredentialsUnreadable
 from holdfast.core.file_lock import wait_for_lock
+from holdfast.private_files import make_directory, trusted_owners
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
@@ -166,6 +167,8 @@ class CredentialStore:
             return ()
         except OSError as error:
             raise CredentialsUnreadable(self._path, str(error)) from error
+        if status.st_uid not in trusted_owners():
+            raise CredentialsUnreadable(self._path, f"it is owned by user {status.st_uid}")
         stamp = _stamp(status)
         if self._seen is not None and self._seen[0] == stamp:
             return self._seen[1]
@@ -183,7 +186,7 @@ class CredentialStore:
         await asyncio.to_thread(self._replace, change)
 
     def _replace(self, change: Callable[[tuple[Credential, ...]], tuple[Credential, ...]]) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directory(self._path.parent)
         with wait_for_lock(self._path.with_name(self._path.name + ".lock")):
             atomic_write(self._path, msgspec.json.encode(_File(version=1, credentials=change(self._load()))))
 

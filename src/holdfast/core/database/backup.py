@@ -6,7 +6,8 @@ managed files with their hashes.
 Invariants
 - A backup is one state of the database: a read transaction lasts from its first to its last page. Commits of others go
   on meanwhile, and are not in it.
-- A backup, and a restored database, has its name when it is complete and synced. A restore replaces nothing."""
+- A backup, and a restored database, has its name when it is complete and synced. A restore replaces nothing.
+- A file with tables, indexes, views or triggers that Holdfast does not make is not restored."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations of records
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +25,9 @@ import apsw
 
 from holdfast.core.database.errors import BackupInvalid, RestoreRefused, StorageError
 from holdfast.core.database.queries import load_migrations
+from holdfast.core.database.schema_check import OBJECTS, SchemaObject, foreign_objects
 from holdfast.core.database.sqlite import APPLICATION_ID, BusyWait, connect, exclusive, translate
+from holdfast.private_files import make_directory
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.version import __version__
 
@@ -42,9 +46,13 @@ create table backup_file (name text primary key not null, sha256 text not null, 
 """
 COUNTS = """
 select (select count(*) from session), (select count(*) from event), (select count(*) from backup_file),
-  (select version from backup_info), (select time from backup_info), (select user_version from pragma_user_version)
+  (select version from backup_info), (select time from backup_info)
 """
 NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+
+
+MOST_NAMED = 10
+"""Foreign parts of a schema that an error names."""
 
 
 class BackupInfo(Frozen):
@@ -59,6 +67,8 @@ class BackupInfo(Frozen):
     time: int
     """When it was made, in milliseconds since the epoch."""
     schema: int
+    left_out: Mapping[str, int] | None = None
+    """What a restore did not take over, and how much of it."""
 
 
 def back_up(database: Path, managed: Path, target: Path, told: Told) -> BackupInfo:
@@ -79,7 +89,7 @@ def check(path: Path, told: Told) -> BackupInfo:
     """Read a backup to its end. Raises BackupInvalid."""
     told("checking", 0, 0)
     with _errors(path):
-        info = _described(path, path)
+        info = _described(path, path, foreign=True)
         with closing(_opened(path)) as connection:
             for (problem,) in connection.execute("pragma integrity_check(1)"):
                 if problem != "ok":
@@ -92,11 +102,13 @@ def check(path: Path, told: Told) -> BackupInfo:
     return info
 
 
-def restore(path: Path, database: Path, managed: Path, told: Told) -> BackupInfo:
-    """Make a database of a backup, where there is none, with its managed files. Raises BackupInvalid and
-    RestoreRefused."""
+def restore(
+    path: Path, database: Path, managed: Path, told: Told, prepare: Callable[[Path], None] = lambda draft: None
+) -> BackupInfo:
+    """Make a database of a backup, where there is none, with its managed files. `prepare` changes the file before it
+    gets its name. Raises BackupInvalid and RestoreRefused."""
     info = check(path, told)
-    database.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_directory(database.parent)
     with _errors(database), exclusive(database.with_name(database.name + ".lock")):
         _refuse_existing(database)
         with _draft(database.parent, database.name) as draft:
@@ -105,6 +117,7 @@ def restore(path: Path, database: Path, managed: Path, told: Told) -> BackupInfo
             with closing(_written(draft)) as connection:
                 _extract(connection, managed)
                 connection.execute("drop table backup_file; drop table backup_info").fetchall()
+            prepare(draft)
             _sync(draft)
             try:
                 os.link(draft, database)
@@ -144,7 +157,7 @@ def _add_files(copy: apsw.Connection, managed: Path, told: Told) -> None:
 
 def _extract(connection: apsw.Connection, managed: Path) -> None:
     """A file that is there stays as it is: no name is used twice."""
-    managed.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_directory(managed)
     for name, content in connection.execute("select name, content from backup_file").fetchall():
         with suppress(FileExistsError):
             handle = os.open(managed / str(name), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -152,19 +165,35 @@ def _extract(connection: apsw.Connection, managed: Path) -> None:
                 file.write(bytes(content))  # type: ignore[arg-type]
 
 
-def _described(path: Path, named: Path) -> BackupInfo:
+def _check_schema(connection: apsw.Connection, named: Path) -> None:
+    """Raises BackupInvalid for a file that has something else than the schema of its version."""
+    version = int(connection.pragma("user_version"))
+    objects = [SchemaObject(*row) for row in connection.execute(OBJECTS)]
+    if foreign := foreign_objects(objects, version, TABLES):
+        more = f" and {len(foreign) - MOST_NAMED} more" if len(foreign) > MOST_NAMED else ""
+        raise BackupInvalid(
+            named,
+            f"it is not as Holdfast made it: it has {', '.join(foreign[:MOST_NAMED])}{more}. Restore another backup; "
+            "if you added these yourself, remove them from a copy of the file",
+        )
+
+
+def _described(path: Path, named: Path, *, foreign: bool = False) -> BackupInfo:
+    """`foreign`: somebody else may have made it."""
     try:
         with closing(_opened(path)) as connection:
             if int(connection.pragma("application_id")) != APPLICATION_ID:
                 raise BackupInvalid(named, "it is a database of another program")
             if not connection.execute("select 1 from sqlite_master where name = 'backup_info'").fetchall():
                 raise BackupInvalid(named, "it is a database, but no backup")
-            ((sessions, events, files, version, moment, schema),) = connection.execute(COUNTS).fetchall()
+            known, schema = len(load_migrations()), int(connection.pragma("user_version"))
+            if schema > known:
+                raise BackupInvalid(named, f"it is of a newer version of Holdfast (schema {schema}, known are {known})")
+            if foreign:
+                _check_schema(connection, named)
+            ((sessions, events, files, version, moment),) = connection.execute(COUNTS).fetchall()
     except (apsw.NotADBError, apsw.CorruptError) as error:
         raise BackupInvalid(named, f"it is damaged, or no backup ({error})") from error
-    known = len(load_migrations())
-    if int(schema) > known:  # type: ignore[arg-type]
-        raise BackupInvalid(named, f"it is of a newer version of Holdfast (schema {schema}, known are {known})")
     return BackupInfo(
         path=str(named),
         bytes=path.stat().st_size,
@@ -173,7 +202,7 @@ def _described(path: Path, named: Path) -> BackupInfo:
         files=int(files),  # type: ignore[arg-type]
         version=str(version),
         time=int(moment),  # type: ignore[arg-type]
-        schema=int(schema),  # type: ignore[arg-type]
+        schema=schema,
     )
 
 

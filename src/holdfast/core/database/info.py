@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from holdfast.core.database.place import Place
 
 
+ROLE_FIX = "use a role that owns its database and nothing else: docs/how-to/postgres-role.md"
+
+
 class StoreNames(Frozen):
     kind: str
     version: str
@@ -24,6 +27,8 @@ class StoreNames(Frozen):
     """Empty for a file, as are the following."""
     schema: str
     role: str
+    superuser: bool
+    """Whether the role may do everything on its server."""
 
 
 class _Numbers(Frozen):
@@ -40,6 +45,17 @@ class _Sizes(Frozen):
     file: int | None
     log: int | None
     free: int | None
+
+
+async def superuser_problem(database: Database) -> str | None:
+    """None unless the role in the address of the database may do everything on its server."""
+    (names,) = await database.fetch("store.info", {}, StoreNames)
+    if not names.superuser:
+        return None
+    return (
+        f"the role {names.role} is a superuser of its server: anyone who reads the address of the database may read "
+        "all databases of the server and run programs there"
+    )
 
 
 async def describe_store(database: Database, place: Place) -> str:

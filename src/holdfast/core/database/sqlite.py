@@ -25,6 +25,7 @@ from holdfast.core.database.errors import (
 )
 from holdfast.core.database.queries import load_migrations
 from holdfast.core.database.transfer.mark import MARKS, REFUSAL, REFUSING, Mark, explain
+from holdfast.private_files import make_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +87,7 @@ def prepare(path: Path, *, transferring: bool = False) -> None:
     """Create the file if necessary and upgrade its schema. A file lock admits one process at a time: two that switch a
     new file to WAL at once can fail even with a busy handler. Only a transfer opens a file that has the mark of one."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directory(path.parent)
         with exclusive(path.with_name(path.name + ".lock")):
             # Made here, for its owner only: SQLite gives its companions the same mode.
             # Only if it is new: closing any descriptor of a database drops the locks that this process has on it.

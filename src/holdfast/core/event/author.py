@@ -32,6 +32,11 @@ def authored(name: str | None) -> Iterator[None]:
         _AUTHOR.reset(before)
 
 
+def author_name() -> str | None:
+    """The author of events that would be made now."""
+    return _AUTHOR.get()
+
+
 def carrying_author(work: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
     """The work with the present author, for a task that has none."""
     name = _AUTHOR.get()

@@ -10,6 +10,7 @@ from holdfast.core.database.errors import Moved
 from holdfast.core.database.read import Read
 from holdfast.core.database.rehearsal import Rehearsal
 from holdfast.core.database.unit import NewEvent, Row, Statement, Unit, Value
+from holdfast.core.event.imported_events import ImportedRange
 from holdfast.core.event.stored_event import EventRow
 from holdfast.schema.frozen import Frozen
 
@@ -69,9 +70,10 @@ class Rebuild:
         head = Read("event.head", {"aggregate_id": aggregate_id})
         first = Read("event.page", _page_key(aggregate_id, -1), EventRow)
         reads = [head, first, Read("lineage.referring", {"id": aggregate_id}, _Referring)]
+        reads += [Read("import.of_session", {"session_id": aggregate_id}, ImportedRange)]
         reads += [Read(f"projection.{table}", {"id": aggregate_id}) for table in PROJECTIONS]
         while True:
-            before, page, referring, *rows, after = await self._database.fetch_large_many(*reads, head)
+            before, page, referring, imported, *rows, after = await self._database.fetch_large_many(*reads, head)
             last = before[0][0] if before else -1
             if before != after:
                 continue
@@ -80,9 +82,10 @@ class Rebuild:
                 break  # else it was removed meanwhile
         if (missing := _first_gap(events, last)) is not None:
             return [Mismatch(aggregate_id, "event", None, (missing,))]
-        # What forks refer to stays in the projections of their source.
+        # What forks refer to stays in the projections of their source; requests that came from elsewhere are closed.
         references = [segment.statement(aggregate_id) for segment in referring]
-        rebuilt = await scratch.projections(aggregate_id, events, references)
+        origins = [each.statement(aggregate_id) for each in imported]
+        rebuilt = await scratch.projections(aggregate_id, events, (*references, *origins))
         return [
             mismatch
             for table, stored in zip(PROJECTIONS, rows, strict=True)

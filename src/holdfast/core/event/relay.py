@@ -19,6 +19,8 @@ from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from holdfast.core.database.errors import StorageError
 from holdfast.core.event.block import block_of_delta, block_of_end
 from holdfast.core.event.bus import CAPACITY, Announcement
@@ -170,6 +172,12 @@ class Relay:
 
     def receive(self, wire: bytes) -> None:
         """Take an event that another process announced. Raises msgspec.DecodeError if it is not an event."""
+        try:
+            self._receive(wire)
+        except RecursionError as error:
+            raise msgspec.DecodeError("the event is nested too deeply") from error
+
+    def _receive(self, wire: bytes) -> None:
         event: EventEnvelope = decoder(EventEnvelope).decode(wire)
         position = event.durable
         if position is not None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PAGE = 200
 """Most events of a page for a follower."""
+FEW = 8
 PAGE_BYTES = 256 * 1024
 """A page ends with the event that reaches this size. A slow reader holds one page in memory."""
 
@@ -65,10 +66,21 @@ class EventPage(NamedTuple):
 
 
 async def read_page(database: Database, aggregate_id: str, *, after: int, limit: int = PAGE) -> EventPage:
-    """Read the events after a sequence: at most `limit`, and no more once they have `PAGE_BYTES` together."""
-    key: dict[str, Value] = {"aggregate_id": aggregate_id, "after": after, "limit": limit, "bytes": PAGE_BYTES}
-    rows = await database.fetch("event.bounded_page", key, into=EventRow)
-    return EventPage(rows, len(rows) < limit and sum(len(row.data) for row in rows) < PAGE_BYTES)
+    """Read the events after a sequence: at most `limit`, and no more once they have `PAGE_BYTES` together, but for the
+    first `FEW`. A follower that has caught up needs one read."""
+    key: dict[str, Value] = {"aggregate_id": aggregate_id, "after": after, "limit": min(FEW, limit)}
+    rows = await database.fetch("event.page", key, into=EventRow)
+    if len(rows) < FEW:
+        return EventPage(rows, exhausted=len(rows) < limit)
+    key |= {"after": rows[-1].seq, "limit": limit - FEW}
+    size, count = sum(len(row.data) for row in rows), 0
+    following = await database.fetch("event.sizes", key)
+    while count < len(following) and size < PAGE_BYTES:
+        size += int(str(following[count][0]))
+        count += 1
+    if count:
+        rows += await database.fetch("event.page", {**key, "limit": count}, into=EventRow)
+    return EventPage(rows, exhausted=count == len(following) < limit - FEW)
 
 
 class Head(Frozen):

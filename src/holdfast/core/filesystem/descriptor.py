@@ -1,5 +1,4 @@
-"""Opens a resolved target component by component from its root without following links, so that a link swapped in after
-resolution cannot lead elsewhere."""
+"""Opens resolved targets (open_tree.py): what was resolved, or nothing."""
 
 from __future__ import annotations
 
@@ -10,26 +9,21 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from holdfast.core.filesystem.errors import FileTooLarge, PathError, StaleContent, TargetMissing, WrongKind
+from holdfast.core.filesystem.open_tree import DIRECTORY, FILE, NOT_A_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.core.filesystem.location_path import Target
 
-_DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
-# Non-blocking: a pipe or device that was swapped in is opened without waiting, detected and closed.
 _LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | getattr(os, "O_NOCTTY", 0)
 
 
 @contextmanager
 def open_parent(target: Target, *, create: bool = False) -> Iterator[tuple[int, str]]:
-    """A descriptor of the target's directory, and the target's name in it; `.` if the target is its own root."""
-    parts = target.path.parts[len(target.root.parts) :]
-    try:
-        handle = os.open(target.root, _DIRECTORY)
-    except OSError as error:
-        raise _open_error(error, target) from None
+    """A descriptor of the target's directory, and the target's name in it; `.` if the target is the root directory."""
+    parts = target.path.parts[1:]
+    handle = os.open("/", DIRECTORY)
     try:
         for part in parts[:-1]:
             below = _enter(handle, part, target, create)
@@ -139,7 +133,7 @@ def _open_at(directory: int, name: str, target: Target) -> int:
         raise TargetMissing(target.resource)
     require_regular(found, target)
     try:
-        handle = os.open(name, _FILE, dir_fd=directory)
+        handle = os.open(name, FILE, dir_fd=directory)
     except OSError as error:
         raise _open_error(error, target) from None
     try:
@@ -152,7 +146,7 @@ def _open_at(directory: int, name: str, target: Target) -> int:
 
 def _enter(handle: int, part: str, target: Target, create: bool) -> int:
     try:
-        return os.open(part, _DIRECTORY, dir_fd=handle)
+        return os.open(part, DIRECTORY, dir_fd=handle)
     except FileNotFoundError:
         if not create:
             raise TargetMissing(target.resource) from None
@@ -162,13 +156,13 @@ def _enter(handle: int, part: str, target: Target, create: bool) -> int:
         os.mkdir(part, dir_fd=handle)
         sync_directory(handle)
     try:
-        return os.open(part, _DIRECTORY, dir_fd=handle)
+        return os.open(part, DIRECTORY, dir_fd=handle)
     except OSError as error:
         raise _open_error(error, target) from None
 
 
 def _open_error(error: OSError, target: Target) -> OSError | PathError:
     """`PathError` if the path changed since it was resolved: a component is now a link or not a directory."""
-    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+    if error.errno in NOT_A_DIRECTORY:
         return PathError(target.resource, "location_escape")
     return error

@@ -28,6 +28,7 @@ PathReason = Literal[
     "link_loop",
     "inaccessible",
     "read_only_reference",
+    "own_folder",
 ]
 
 PATH_REASONS: dict[PathReason, str] = {
@@ -40,6 +41,7 @@ PATH_REASONS: dict[PathReason, str] = {
     "link_loop": "its links lead in a circle",
     "inaccessible": "a part of the path cannot be entered",
     "read_only_reference": "a reference is read-only",
+    "own_folder": "it belongs to Holdfast itself, whose files no tool may use; look at it outside of Holdfast",
 }
 
 

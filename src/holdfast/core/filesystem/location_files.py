@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.filesystem.editor_files import EditorFiles, UnsavedFiles
 from holdfast.core.filesystem.image import ImageLimits
-from holdfast.core.filesystem.location_path import Access, LocationPaths, Target
+from holdfast.core.filesystem.location_path import NO_OWN_FOLDERS, Access, LocationPaths, Target
 from holdfast.core.filesystem.locks import PROCESS_LOCKS, FileLocks
 from holdfast.core.filesystem.mutation import FileMutations
 from holdfast.core.filesystem.read_fingerprints import ReadFingerprints
@@ -15,6 +15,8 @@ from holdfast.schema.frozen import Frozen
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from holdfast.core.filesystem.own_folders import OwnFolders
 
 
 class FileSettings(Frozen):
@@ -43,13 +45,14 @@ class LocationFiles:
         on_edit: Callable[[Path], None] = lambda path: None,
         locks: FileLocks = PROCESS_LOCKS,
         editor: EditorFiles | None = None,
+        own: OwnFolders = NO_OWN_FOLDERS,
     ) -> None:
-        self.paths = LocationPaths(directory, managed=managed, references=references)
+        self.paths = LocationPaths(directory, managed=managed, references=references, own=own)
         self.root = self.paths.root
         self.settings = settings
         self.mutations = FileMutations(locks=locks, on_edit=on_edit)
         self.fingerprints = ReadFingerprints()
-        self.unsaved = UnsavedFiles(editor, on_edit)
+        self.unsaved = UnsavedFiles(editor, on_edit, self.root)
 
     def resolve(
         self, path: str, access: Access = "read", *, kind: Literal["file", "directory"] = "file", follow: bool = True

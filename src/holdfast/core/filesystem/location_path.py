@@ -4,8 +4,9 @@ target needs approval for. Opens no file; the result is verified again when the 
 Invariants
 - A relative path, or an absolute one that starts with the Location, never becomes an external target.
 - Files of a reference are readable without approval, by `@name/path` or absolute path. `@name/path` is never written.
-  They are opened from `/`, because the directory of a reference may be replaced by a link.
-- `Target.path` contains no link (at resolution) and no `..`; `Target.root` is the path itself or one of its ancestors.
+- `Target.path` contains no link (at resolution) and no `..`. It is opened from `/` without following links: the
+  Location, a reference or a directory above them may be replaced by a link.
+- Holdfast's own folders are outside of every Location (own_folders.py).
 - A dangling link is resolved to its destination before anything is decided."""
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.filesystem.canonical import contains, is_text
 from holdfast.core.filesystem.errors import PathError
+from holdfast.core.filesystem.own_folders import OwnFolders
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from holdfast.core.filesystem.own_folders import Use
 
 MAX_PATH_BYTES = 4096
 MAX_LINKS = 40
@@ -30,6 +34,8 @@ SPECIAL = ("/proc", "/sys", "/dev")
 SHARED_MEMORY = "/dev/shm"
 """An ordinary file system, in which a project may be."""
 
+NO_OWN_FOLDERS = OwnFolders()
+
 Access = Literal["read", "write"]
 
 
@@ -37,8 +43,6 @@ class Target(Frozen):
     path: Path
     resource: str
     """Relative to the Location, `.` for the Location itself; absolute when outside."""
-    root: Path
-    """The directory from which the target is opened component by component."""
     boundary: str | None = None
     """`<directory>/*`, to be approved as `external_directory` first; None if no such approval is needed."""
     exists: bool = False
@@ -53,10 +57,12 @@ class LocationPaths:
         *,
         managed: Callable[[Path], bool] = lambda path: False,
         references: Callable[[], Mapping[str, Path]] = dict,
+        own: OwnFolders = NO_OWN_FOLDERS,
     ) -> None:
         """`references` are canonical directories, by name."""
         self.directory = Path(os.path.abspath(directory))
         self.root = Path(os.path.realpath(directory))
+        self.own = own.around(str(self.root))
         self._managed = managed
         self._references = references
 
@@ -78,20 +84,45 @@ class LocationPaths:
             return self._referenced(path, *reference)
         inside = self._inside(path)
         if inside is not None:
-            return self._internal(path, canonicalize(path, inside, base=str(self.root), follow=follow))
-        lexical = _absolute(path)
-        if _is_special(lexical):
-            raise PathError(path, "special_path")
-        found = canonicalize(path, lexical, follow=follow)
+            found = canonicalize(path, inside, base=str(self.root), follow=follow)
+            if not contains(str(self.root), found.path):
+                raise PathError(path, "location_escape")
+        else:
+            lexical = _absolute(path)
+            if _is_special(lexical):
+                raise PathError(path, "special_path")
+            found = canonicalize(path, lexical, follow=follow)
+        return self._approvable(path, found, access, kind, external)
+
+    def _approvable(
+        self,
+        path: str,
+        found: CanonicalPath,
+        access: Access,
+        kind: Literal["file", "directory"],
+        external: Literal["ask", "deny"],
+    ) -> Target:
         if access == "read" and self._managed(Path(found.path)):
-            return Target(Path(found.path), found.path, Path("/"), None, found.mode is not None)
-        if _is_special(found.path):
-            raise PathError(path, "special_path")
-        if access == "read" and self._is_referenced(found.path):
-            return Target(Path(found.path), found.path, Path("/"), None, found.mode is not None)
+            return _target(found, found.path)
+        use = self._use(path, found, access)
+        # An absolute path may lead back into the Location through a link.
+        if contains(str(self.root), found.path) and use == "open":
+            return _target(found, _relative(found.path, str(self.root)))
+        if access == "read" and use == "open" and self._is_referenced(found.path):
+            return _target(found, found.path)
         if external == "deny":
             raise PathError(path, "external_denied")
-        return self._external(path, found, kind)
+        is_directory = found.mode is not None and stat.S_ISDIR(found.mode)
+        boundary = found.path if kind == "directory" and is_directory else found.ancestor
+        return _target(found, found.path, f"{boundary.rstrip('/')}/*")
+
+    def _use(self, path: str, found: CanonicalPath, access: Access) -> Use:
+        if _is_special(found.path):
+            raise PathError(path, "special_path")
+        use = self.own.use(found.path, access)
+        if use == "closed":
+            raise PathError(path, "own_folder")
+        return use
 
     def _inside(self, path: str) -> str | None:
         """The path relative to the Location, or None if it is absolute and outside."""
@@ -102,23 +133,6 @@ class LocationPaths:
             if contains(root, lexical):
                 return _relative(lexical, root)
         return None
-
-    def _internal(self, path: str, found: CanonicalPath) -> Target:
-        if not contains(str(self.root), found.path):
-            raise PathError(path, "location_escape")
-        if _is_special(found.path):
-            raise PathError(path, "special_path")
-        return Target(Path(found.path), _relative(found.path, str(self.root)), self.root, None, found.mode is not None)
-
-    def _external(self, path: str, found: CanonicalPath, kind: Literal["file", "directory"]) -> Target:
-        # An absolute path may lead back into the Location through a link.
-        if contains(str(self.root), found.path):
-            return self._internal(path, found)
-        is_directory = found.mode is not None and stat.S_ISDIR(found.mode)
-        boundary = found.path if kind == "directory" and is_directory else found.ancestor
-        return Target(
-            Path(found.path), found.path, Path("/"), f"{boundary.rstrip('/')}/*", exists=found.mode is not None
-        )
 
     def _reference(self, path: str) -> tuple[Path, str] | None:
         if not path.startswith("@"):
@@ -136,9 +150,13 @@ class LocationPaths:
         found = canonicalize(path, _normalized(path, rest.lstrip("/") or "."), base=root)
         if not contains(root, found.path):
             raise PathError(path, "location_escape")
-        if _is_special(found.path):
-            raise PathError(path, "special_path")
-        return Target(Path(found.path), found.path, Path("/"), None, found.mode is not None)
+        if self._use(path, found, "read") != "open":
+            raise PathError(path, "own_folder")
+        return _target(found, found.path)
+
+
+def _target(found: CanonicalPath, resource: str, boundary: str | None = None) -> Target:
+    return Target(Path(found.path), resource, boundary, found.mode is not None)
 
 
 class CanonicalPath(Frozen):

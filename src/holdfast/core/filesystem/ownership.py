@@ -10,6 +10,7 @@ import pwd
 import stat
 from typing import TYPE_CHECKING
 
+from holdfast.private_files import calling_user as calling_user
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -63,12 +64,6 @@ class Owners(Frozen):
             if reason is not None:
                 return reason
         return None
-
-
-def calling_user(environment: Mapping[str, str]) -> int | None:
-    """The user who called sudo. Only valid for root: other users can set the variable themselves."""
-    value = environment.get("SUDO_UID", "")
-    return int(value) if value.isascii() and value.isdecimal() and len(value) <= 10 else None
 
 
 def _foreign_owner(status: os.stat_result, uid: int, sudo_uid: int | None) -> str | None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.core.filesystem.descriptor import file_identity, sync_directory
 from holdfast.core.filesystem.errors import TargetExists
+from holdfast.core.filesystem.open_tree import NEW_FILE, temporary_name
 
 if TYPE_CHECKING:
     from holdfast.core.filesystem.location_path import Target
-
-TEMPORARY = ".holdfast-"
 
 
 class StagedFile:
@@ -26,11 +24,10 @@ class StagedFile:
         self, directory: int, data: bytes, like: os.stat_result | None = None, *, copy_from: str | None = None
     ) -> None:
         self.directory = directory
-        self.name = TEMPORARY + secrets.token_hex(8)
+        self.name = temporary_name()
         # Without `like` the umask of the process applies.
         mode = 0o666 if like is None else 0o600
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        handle = os.open(self.name, flags, mode, dir_fd=directory)
+        handle = os.open(self.name, NEW_FILE, mode, dir_fd=directory)
         try:
             write_all(handle, data)
             if like is not None:

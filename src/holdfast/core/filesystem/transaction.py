@@ -7,14 +7,14 @@ Invariants
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from holdfast.core.filesystem.descriptor import file_identity, open_parent, require_content, stat_entry, sync_directory
 from holdfast.core.filesystem.errors import FileError, StaleContent, TargetExists, TargetMissing
-from holdfast.core.filesystem.staged import TEMPORARY, StagedFile
+from holdfast.core.filesystem.open_tree import temporary_name
+from holdfast.core.filesystem.staged import StagedFile
 from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
@@ -139,7 +139,7 @@ def _verify(change: Change, found: os.stat_result | None, directory: int, name: 
 
 
 def _back_up(directory: int, name: str, stack: ExitStack) -> str:
-    backup = TEMPORARY + secrets.token_hex(8)
+    backup = temporary_name()
     os.link(name, backup, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
 
     def remove() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.event.author import BY
+from holdfast.core.event.imported_events import imported_ranges, is_imported
 from holdfast.schema.audit import AuditEntry
 from holdfast.schema.codec import decoder
 from holdfast.schema.ids import time_of_id
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from holdfast.core.access.audit_trail import AuditTrail
+    from holdfast.core.database.database import Reads
+    from holdfast.core.event.imported_events import ImportedRange
     from holdfast.core.event.log import EventLog
     from holdfast.schema.event import SerializedEvent
     from holdfast.schema.manifest import Manifest
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 PAGE = 500
 CHARACTERS = 200
 """Of a title or a command that is shown."""
+DIGEST_CHARACTERS = 12
+"""Of the digest of a bundle that are shown."""
 PREFIX = "session.next."
 WORDS = {
     "agent.switched": "changed agent",
@@ -89,12 +94,14 @@ class SessionAudit:
     def __init__(
         self,
         log: EventLog,
+        database: Reads,
         manifest: Manifest,
         trail: AuditTrail,
         member_ids: Callable[[str], Awaitable[list[str]]],
     ) -> None:
         """`member_ids` finds the Sessions of a tree."""
         self._log = log
+        self._database = database
         self._types = tuple(kind for kind, definition in manifest.stored.items() if definition.attributed)
         self._trail = trail
         self._member_ids = member_ids
@@ -109,13 +116,15 @@ class SessionAudit:
         return entries[:most]
 
     async def _of_session(self, id: str, most: int) -> list[AuditEntry]:
-        found: list[AuditEntry] = []
+        imported = await imported_ranges(self._database, id)
+        found = [_import(id, each) for each in imported]
         after, known = -1, None
         while len(found) < most:
             page = await self._log.serialized(id, after=after, limit=PAGE, types=self._types)
             for event in page:
                 fields: _Fields = decoder(_Fields).decode(event.data)
-                found += _entries(event, fields, known)
+                elsewhere = is_imported(event.seq, imported)
+                found += _entries(event, fields, known, elsewhere=elsewhere)
                 known = fields.info or known
             if len(page) < PAGE:
                 break
@@ -123,8 +132,18 @@ class SessionAudit:
         return found
 
 
-def _entries(event: SerializedEvent, fields: _Fields, known: _Info | None) -> Iterator[AuditEntry]:
-    """`known` is the Session as the event before told it."""
+def _import(session_id: str, imported: ImportedRange) -> AuditEntry:
+    return AuditEntry(
+        time=imported.time,
+        who=imported.author,
+        what="imported",
+        session_id=session_id,
+        detail=f"events {imported.first_seq} to {imported.last_seq} of {imported.digest[:DIGEST_CHARACTERS]}",
+    )
+
+
+def _entries(event: SerializedEvent, fields: _Fields, known: _Info | None, *, elsewhere: bool) -> Iterator[AuditEntry]:
+    """`known` is the Session as the event before told it; `elsewhere`, the event was imported."""
     time = fields.timestamp
     if time is None:  # of events with the whole record
         time = time_of_id(event.id, fields.info.time.created if fields.info is not None else 0)
@@ -137,6 +156,7 @@ def _entries(event: SerializedEvent, fields: _Fields, known: _Info | None) -> It
             session_id=event.aggregate_id,
             subject=fields.message_id or fields.request_id or fields.key,
             detail=detail[:CHARACTERS] if detail is not None else None,
+            elsewhere=elsewhere or None,
         )
 
 

@@ -107,6 +107,10 @@ class LocationContext:
         )
         return TurnContext(system, lambda: skills.hidden_tools() | agents.hidden_tools())
 
+    def skill_directories(self) -> list[Path]:
+        """The local directories in which skills are looked for now."""
+        return [Path(source.path) for source in self.skill_sources.value.list() if isinstance(source, DirectorySource)]
+
     def begin(self, session: Session, discovered: Sequence[str], ancestors: int) -> None:
         """Take over what a drain of this Session has read when it began: another process may have executed it."""
         self._nested.begin(session.id, discovered)

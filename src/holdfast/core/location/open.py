@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -143,6 +144,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             process.tools.outputs,
             limits=remembered(config, output_limits),
             images=remembered(config, image_limits),
+            authorizer=authorizer,
             batches=batches,
         )
         isolation = Isolation(process.tools.isolation, project, snapshots, directory, process.tools.tasks.running)
@@ -169,7 +171,6 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         commands=commands.state,
         context=contributions,
         tools=tools,
-        authorizer=authorizer,
         requests=request_hooks,
         events=sessions.log.bus,
         catalog=catalog,
@@ -258,15 +259,19 @@ def _config(process: ProcessServices, location: Location, project: Project, batc
     if copies.containing(project.directory) is not None:
         trust = CopyTrust(trust, copies.original)
 
+    own = host.own.around(os.path.realpath(project.directory))
+
     def load() -> Config:
         return load_config(
             Path(location.directory),
             project.directory,
             host.environment,
             host.configuration,
+            preset=host.preset,
             trust=trust,
             owners=host.owners,
             watch=Watch(),
+            own=own,
         )
 
     return LiveConfig(load, batches, partial(process.wakeups.location, location))
@@ -281,6 +286,7 @@ def _requests(process: ProcessServices, location: Location) -> RequestServices:
         clock=sessions.clock,
         location=location,
         unattended=process.host.unattended,
+        attended=process.host.attended,
         wake=process.wakeups.session,
         ending=process.wakeups.ending,
     )
@@ -323,6 +329,7 @@ def _sandbox(process: ProcessServices, directory: Path, project: Project, config
                 *(own.tool_output, own.repos, own.plans, own.config / "skill", own.config / "skills"),
                 *((project.directory,) if copy is not None else ()),  # it is below the data directory, which is hidden
             ),
+            environment=host.environment,
         ),
         own_ports=lambda: host.own_ports,
         diagnostics=lambda: user_only_diagnostics(config.current),

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from holdfast.core.credential.store import CredentialStore
     from holdfast.core.database.database import Database
     from holdfast.core.filesystem.editor_files import EditorFiles
+    from holdfast.core.filesystem.own_folders import OwnFolders
     from holdfast.core.filesystem.ownership import Owners
     from holdfast.core.mcp.background_starts import BackgroundStarts
     from holdfast.core.permission.authority import AuthorityAt
     from holdfast.core.permission.permission import Unattended
+    from holdfast.core.permission.requests import Attended
     from holdfast.core.process.sandbox.backends import Backends
     from holdfast.core.process.sandbox.confinement import Setting
     from holdfast.core.runner.services import SessionServices
@@ -43,8 +45,12 @@ class HostSettings(Frozen):
     directories: Directories
     configuration: Sequence[tuple[Path, dict[str, Any]]]
     """Configuration documents of the host, by name. They count after all files."""
+    preset: tuple[Path, dict[str, Any]] | None
+    """The configuration document, by name, that counts before all files."""
     unattended: Unattended
     """What happens to a question that needs a person."""
+    attended: Attended | None
+    """Whether anybody would see a request that only a preset makes; None is always."""
     trust: Trust
     """What projects may configure beyond narrowing."""
     owners: Owners | None
@@ -55,6 +61,8 @@ class HostSettings(Frozen):
     """Called before a command of an agent or a terminal is started."""
     own_ports: Collection[int]
     """Ports on which this process listens; tools may not connect to them."""
+    own: OwnFolders
+    """Folders of Holdfast itself, which its tools do not use."""
     editor: EditorFiles | None = None
     """Reads and writes files that an editor has open."""
 

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core.catalog.redirects import NEVER_COUNTS
 from holdfast.core.diagnostic import Diagnostic
 from holdfast.core.permission.wildcard import matches
 from holdfast.schema.configuration import ConfigProblem, ConfigReport, ConfigSource
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from holdfast.core.config.config import Config
+    from holdfast.core.config.trust import TrustSource
     from holdfast.core.location.services import LocationServices
 
 BOOT_SECONDS = 10.0
@@ -32,17 +34,29 @@ async def report_of(services: LocationServices) -> ConfigReport:
     with suppress(TimeoutError):
         async with asyncio.timeout(BOOT_SECONDS):
             await services.plugins.booted()
-    return await asyncio.to_thread(config_report, services)
+    catalog = services.catalog.diagnostics()  # on the loop, where the catalog is built
+    return await asyncio.to_thread(_config_report, services, catalog)
 
 
-def config_report(services: LocationServices) -> ConfigReport:
+def _never(services: LocationServices, source: TrustSource) -> tuple[str, ...]:
+    """What the settings of a source would do that no trust lets them."""
+    found = []
+    for grant in source.grants:
+        if len(grant.trail) == 2 and grant.trail[0] == "providers":
+            id = str(grant.trail[1])
+            if (origin := services.catalog.foreign_origin(id, grant.value)) is not None:
+                found.append(NEVER_COUNTS.format(id=id, origin=origin))
+    return tuple(found)
+
+
+def _config_report(services: LocationServices, catalog: Iterable[Diagnostic]) -> ConfigReport:
     """Reads the project's configuration folders: not for the loop."""
     config = services.config.current
     found = (
         *services.config.diagnostics(),
         *services.agents.diagnostics(),
         *services.commands.diagnostics(),
-        *services.catalog.diagnostics(),
+        *catalog,
         *services.snapshots.diagnostics(),
         *services.sandbox.diagnostics(),
         *services.context.diagnostics(),
@@ -72,6 +86,7 @@ def config_report(services: LocationServices) -> ConfigReport:
                 digest=source.digest,
                 wants=tuple(grant.wants for grant in source.grants),
                 directory=source.directory or None,
+                never=_never(services, source) or None,
             )
             for source in config.sources()
         ),

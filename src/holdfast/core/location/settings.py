@@ -121,9 +121,16 @@ def session_settings(config: Config, environment: Mapping[str, str]) -> SessionS
         ),
         answer=AnswerLimits(**_given(config, "holdfast", "answer")),
         snapshots=snapshots is not False,
-        **_given(config, "holdfast", only=("titles", "recovery", "turns")),
+        **_given(config, "holdfast", only=("titles", "turns")),
+        **_recovery(config),
         budget=default_budget(config),
     )
+
+
+def _recovery(config: Config) -> dict[str, Any]:
+    """`continue` is an earlier name of `safe`."""
+    given = _given(config, "holdfast", only=("recovery",))
+    return {name: "safe" if policy == "continue" else policy for name, policy in given.items()}
 
 
 def default_budget(config: Config) -> Budget | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.location.settings import bash_settings, file_settings, remembered, subagent_settings
 from holdfast.core.process.environment import child_environment
+from holdfast.core.project.directory import canonical_directory
 from holdfast.core.search.search import Search, find_ripgrep
 from holdfast.core.tool.builtin.apply_patch import apply_patch_tool
 from holdfast.core.tool.builtin.apply_subagent import ApplySubagent, apply_subagent_tool
@@ -76,6 +77,7 @@ class BuiltinTools:
         self._processes = processes
         self._sandbox = sandbox
         self._isolation = isolation
+        self._root = Path(canonical_directory(str(isolation.root)))
         self.search = Search(
             processes, child_environment(process.host.environment), find_ripgrep(process.host.environment)
         )
@@ -89,6 +91,7 @@ class BuiltinTools:
             references=self._context.references.directories,
             on_edit=self._edited,
             editor=process.host.editor,
+            own=process.host.own.with_skills(self._context.skill_directories),
         )
 
     def register(self, registry: ToolRegistry, scope: Scope) -> None:
@@ -104,7 +107,7 @@ class BuiltinTools:
         tools: dict[str, Tool[Any, Any]] = {
             "read": read_tool(files, authorizer, on_read=self._context.note_read),
             "write": write_tool(files, authorizer),
-            "edit": edit_tool(files, authorizer),
+            "edit": edit_tool(files, authorizer, authority),
             "apply_patch": apply_patch_tool(files, authorizer),
             "bash": self._bash(),
             "glob": glob_tool(files.paths, search, authorizer, external_paths=external_paths),
@@ -135,13 +138,20 @@ class BuiltinTools:
             settings=self._commands,
             store=self._process.tools.outputs,
             sandbox=self._sandbox,
+            root=self._root,
             attended=self._host.unattended == "wait",
         )
 
     def shell_commands(self) -> ShellCommands:
         """For commands that a person runs in a Session."""
         return ShellCommands(
-            self.files.paths, self._processes, self._authorizer, self._host.environment, self._commands, self._sandbox
+            self.files.paths,
+            self._processes,
+            self._authorizer,
+            self._host.environment,
+            self._commands,
+            self._sandbox,
+            self._root,
         )
 
     def _external_paths(self) -> Literal["ask", "deny"]:

@@ -141,9 +141,10 @@ def server_settings(server: RemoteServer) -> ServerSettings:
     return ServerSettings(
         server.url,
         server.headers or {},
-        oauth.client_id,
-        oauth.client_secret,
-        parse_scope(oauth.scope) if oauth.scope is not None else None,
-        oauth.callback_port,
-        oauth.redirect_uri,
+        client_id=oauth.client_id,
+        client_secret=oauth.client_secret,
+        issuer=oauth.issuer,
+        scopes=parse_scope(oauth.scope) if oauth.scope is not None else None,
+        callback_port=oauth.callback_port,
+        redirect_uri=oauth.redirect_uri,
     )

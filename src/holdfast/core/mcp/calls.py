@@ -18,11 +18,11 @@ from holdfast.core.mcp.seam import CallFor
 from holdfast.core.mcp.stranger_text import one_line
 from holdfast.core.mcp.tool_definition import description, input_schema
 from holdfast.core.mcp.tool_names import claimed_by, server_prefix
+from holdfast.core.tool.call_permission import EVERYTHING, shown_input
 from holdfast.core.tool.codec import JsonSchema, SchemaMismatch, codec_of
 from holdfast.core.tool.progress import report
 from holdfast.core.tool.registration import INVALID_INPUT, Registration
 from holdfast.core.tool.tool import Tool, ToolFailure
-from holdfast.core.tool.untrusted import EVERYTHING, shown_input
 from holdfast.mcp.errors import McpError
 from holdfast.schema.exceptions import McpServerNotFound
 from holdfast.schema.session_message import TextContent

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.core.config import schema
 from holdfast.core.config.unsupported import RESERVED_SERVERS
 from holdfast.core.secret import is_secret
+from holdfast.mcp.timeouts import Timeouts
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -19,25 +20,13 @@ if TYPE_CHECKING:
 
 ServerConfig = schema.LocalServer | schema.RemoteServer
 
-STARTUP_SECONDS = 30.0
-CATALOG_SECONDS = 30.0
-EXECUTION_SECONDS = 12 * 3600.0
-
-
-class ServerTimeouts(Frozen):
-    """Seconds."""
-
-    startup: float = STARTUP_SECONDS
-    catalog: float = CATALOG_SECONDS
-    execution: float = EXECUTION_SECONDS
-
 
 class ConfiguredServer(Frozen):
     """Compared by value: a server whose configuration has not changed stays connected."""
 
     name: str
     config: ServerConfig
-    timeouts: ServerTimeouts
+    timeouts: Timeouts
     secrets: frozenset[str] = frozenset()
     """Values that are never shown."""
     of_project: bool = False
@@ -107,7 +96,7 @@ def configured_server(
     """`timeout` is `mcp.timeout`, which counts where the server has none of its own."""
     own = msgspec.to_builtins(config.timeout) if config.timeout is not None else {}
     merged = {**_spread(timeout or {}), **_spread(own)}
-    timeouts = ServerTimeouts(**{kind: milliseconds / 1000 for kind, milliseconds in merged.items()})
+    timeouts = Timeouts(**{kind: milliseconds / 1000 for kind, milliseconds in merged.items()})
     return ConfiguredServer(name, config, timeouts, _secrets(config, secrets), of_project)
 
 

@@ -8,7 +8,6 @@ from holdfast.core.config.schema import LocalServer
 from holdfast.core.mcp.manifest import MOST_RESOURCES, TOOLS_BYTES
 from holdfast.core.mcp.server_process import start_server
 from holdfast.mcp.capabilities import Implementation
-from holdfast.mcp.client import Timeouts
 from holdfast.mcp.connect import connect_http, connect_stdio
 from holdfast.mcp.listing import ListLimits
 from holdfast.schema.version import __version__
@@ -32,7 +31,6 @@ async def open_client(
 ) -> Client:
     """`last_version` is that of the protocol which the server spoke last time. Raises McpError and ProcessError."""
     config = server.config
-    timeouts = Timeouts(server.timeouts.startup, server.timeouts.catalog, server.timeouts.execution)
     if isinstance(config, LocalServer):
         local = config
 
@@ -40,7 +38,7 @@ async def open_client(
             return start_server(host.processes, server, local, host.places, log)
 
         return await connect_stdio(
-            start, INFO, handlers=handlers, timeouts=timeouts, limits=LIMITS, last_version=last_version
+            start, INFO, handlers=handlers, timeouts=server.timeouts, limits=LIMITS, last_version=last_version
         )
     authorization = host.authorizations().of(server.name)
     return await connect_http(
@@ -49,7 +47,7 @@ async def open_client(
         headers=config.headers,
         authorizer=authorization.authorizer if authorization is not None else None,
         handlers=handlers,
-        timeouts=timeouts,
+        timeouts=server.timeouts,
         limits=LIMITS,
         last_version=last_version,
     )

@@ -1,20 +1,31 @@
 """A question of an MCP server as a form, and the answer to that form as an answer to the server.
 
 Everything in the question is text of a stranger: names, texts, counts and addresses are bounded, and what no form can
-show is refused with a reason, which the server reads."""
+show is refused with a reason, which the server reads.
+
+Invariants
+- No text has characters that are not seen or that change what is seen. What goes back to the server as it is, keys and
+  values, is refused if it has them.
+- No field asks for a secret: the answer would be shown while it is typed, and stays in the log.
+- A page is opened on the public internet only. One nearer is part of what a person trusts, and not of a stranger."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from holdfast.core.form.answer import is_number
 from holdfast.core.form.definition import check_form
 from holdfast.core.form.errors import InvalidForm
 from holdfast.core.form.forms import FormDraft
+from holdfast.core.mcp.stranger_text import printable
+from holdfast.core.web.near_addresses import Nearness, name_nearness
 from holdfast.mcp.errors import shown
 from holdfast.mcp.input import ElicitationAnswer
 from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.form import (
+    ELICITATION,
     BooleanField,
     ExternalField,
     FormOption,
@@ -23,6 +34,7 @@ from holdfast.schema.form import (
     NumberField,
     StringField,
 )
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +43,7 @@ if TYPE_CHECKING:
     from holdfast.mcp.input import Elicitation, FieldValue
     from holdfast.schema.form import FormField
 
-KIND = "mcp-elicitation"
+KIND = ELICITATION
 MOST_FIELDS = 32
 MESSAGE_CHARACTERS = 4_000
 ID_CHARACTERS = 200
@@ -40,6 +52,12 @@ VISIT = "elicitation"
 AGREE = "accept"
 """The key of the only field, where the server asks for nothing but a yes."""
 
+SECRET_PROBLEM = (
+    "a form may not ask for passwords, keys or tokens, whose answers stay in the log. Send the person to an address "
+    "instead (mode `url`)"
+)
+ENTERED = ("string", "number", "integer")
+"""Types of what a person may type."""
 TYPES = ("string", "number", "integer", "boolean", "array")
 CONSTRAINTS = frozenset(
     (
@@ -49,6 +67,15 @@ CONSTRAINTS = frozenset(
 )
 """Demands on a value that no form makes. What is no demand is ignored."""
 _FORMATS = ("email", "uri", "date", "date-time")
+
+
+SECRETS = pattern(
+    r"(?i)\b(pass ?words?|passwd|pwd|pass ?phrases?|secrets?|credentials?|tokens?|otp|cvv|cvc|pin|bearer|cookies?|"
+    r"(api|access|private|secret|signing|encryption|ssh|license) ?keys?|seed phrase)\b"
+)
+"""Words in the name or the title of a field that asks for a secret."""
+COUNTS = pattern(r"(?i)\b(max|min|maximum|minimum|number of|count of) (\w+ )?tokens\b|\btokens? (count|limit|budget)\b")
+"""Tokens that language models read."""
 
 
 class ElicitationRefused(HoldfastError):
@@ -63,10 +90,12 @@ def as_draft(server: str, request: Elicitation, held: dict[str, Any] | None = No
     """Raises ElicitationRefused."""
     if len(request.message) > MESSAGE_CHARACTERS:
         raise ElicitationRefused(f"its message has more than {MESSAGE_CHARACTERS} characters")
-    about: dict[str, Any] = {"kind": KIND, "server": server, "message": request.message}
+    about: dict[str, Any] = {"kind": KIND, "server": server, "message": printable(request.message)}
     if request.elicitation_id is not None:
         if len(request.elicitation_id) > ID_CHARACTERS:
             raise ElicitationRefused(f"its elicitationId has more than {ID_CHARACTERS} characters")
+        if not _is_plain(request.elicitation_id):
+            raise ElicitationRefused("its elicitationId has characters that cannot be shown")
         about["elicitationID"] = request.elicitation_id
     fields = _visited(request.url or "") if request.mode == "url" else _fields(request.requested_schema or {})
     draft = FormDraft(f"{server} is requesting input", fields, about, held)
@@ -100,6 +129,14 @@ def _visited(url: str) -> tuple[FormField, ...]:
         raise ElicitationRefused("its url has a user name")
     if not host.isascii():
         raise ElicitationRefused("the host of its url is not written in ASCII")
+    if not _is_plain(url):
+        raise ElicitationRefused("its url has characters that cannot be shown")
+    try:
+        name = urlsplit(url).hostname or ""
+    except ValueError as error:
+        raise ElicitationRefused("its url is not valid") from error
+    if name and name_nearness(name) != Nearness.PUBLIC:
+        raise ElicitationRefused(f"its url leads to {shown(name, 100)}, which is not on the public internet")
     return (ExternalField(key=VISIT, url=url, title="Open this page", required=True),)
 
 
@@ -133,7 +170,11 @@ def _field(key: str, schema: Any, *, required: bool | None) -> FormField:
     if not isinstance(schema, dict):
         raise _refused(key, "its schema is not an object")
     schema = _present(schema)
+    _check(key, _is_plain(key), "its name has characters that cannot be shown")
     kind = schema.get("type")
+    if kind in ENTERED:
+        for text in (key, schema.get("title")):
+            _check(key, not (isinstance(text, str) and _asks_for_secret(text)), SECRET_PROBLEM)
     if kind not in TYPES:
         raise _refused(key, f"its type is none of {', '.join(TYPES)}")
     if unknown := CONSTRAINTS.intersection(schema):
@@ -172,7 +213,7 @@ def _field(key: str, schema: Any, *, required: bool | None) -> FormField:
         options = _options(key, items) if isinstance(items, dict) else None
         if options is None:
             raise _refused(key, "its items are not a choice")
-        chosen = isinstance(default, list) and all(isinstance(item, str) for item in default)
+        chosen = isinstance(default, list) and all(isinstance(item, str) and _is_plain(item) for item in default)
         _check(key, default is None or chosen, "its default is not a list of texts")
         return MultiselectField(
             key=key,
@@ -195,7 +236,7 @@ def _field(key: str, schema: Any, *, required: bool | None) -> FormField:
         format=schema.get("format"),
         min_length=_count(key, schema, "minLength"),
         max_length=_count(key, schema, "maxLength"),
-        pattern=_text(key, schema, "pattern"),
+        pattern=_pattern(key, schema),
         placeholder=_text(key, schema, "placeholder"),
         default=_text(key, schema, "default"),
         options=options,
@@ -235,12 +276,12 @@ def _options(key: str, schema: Mapping[str, Any]) -> tuple[FormOption, ...] | No
     """Those of `const` and `enum`, with the names that some versions give them, or of `oneOf` and `anyOf`."""
     if "const" in schema:
         _check(key, isinstance(schema["const"], str), "its const is not a text")
-        return (FormOption(value=schema["const"], label=schema["const"]),)
+        return (_option(key, schema["const"], schema["const"]),)
     if (values := schema.get("enum")) is not None:
         _check(key, _are_texts(values), "its enum is not a list of texts")
         names = schema.get("enumNames")
         _check(key, names is None or (_are_texts(names) and len(names) == len(values)), "its enumNames do not fit")
-        return tuple(FormOption(value=value, label=name) for value, name in zip(values, names or values, strict=True))
+        return tuple(_option(key, value, name) for value, name in zip(values, names or values, strict=True))
     choices = schema.get("oneOf", schema.get("anyOf"))
     if choices is None:
         return None
@@ -250,14 +291,36 @@ def _options(key: str, schema: Mapping[str, Any]) -> tuple[FormOption, ...] | No
         value = choice.get("const") if isinstance(choice, dict) else None
         label = choice.get("title", value) if isinstance(choice, dict) else None
         _check(key, isinstance(value, str) and isinstance(label, str), "a choice has no text as `const`")
-        found.append(FormOption(value=str(value), label=str(label), description=_text(key, choice, "description")))
+        found.append(_option(key, str(value), str(label), _text(key, choice, "description")))
     return tuple(found)
+
+
+def _option(key: str, value: str, label: str, description: str | None = None) -> FormOption:
+    _check(key, _is_plain(value), "a choice has characters that cannot be shown")
+    return FormOption(value=value, label=printable(label), description=description)
 
 
 def _text(key: str, schema: Mapping[str, Any], name: str) -> str | None:
     found = schema.get(name)
     _check(key, found is None or isinstance(found, str), f"its {name} is not a text")
+    return None if found is None else printable(found)
+
+
+def _pattern(key: str, schema: Mapping[str, Any]) -> str | None:
+    """As it is: values have to match it."""
+    found = schema.get("pattern")
+    _check(key, found is None or (isinstance(found, str) and _is_plain(found)), "its pattern is not a plain text")
     return found
+
+
+def _is_plain(text: str) -> bool:
+    return printable(text) == text
+
+
+def _asks_for_secret(text: str) -> bool:
+    """`apiKey`, `api_key` and `API key` are the same words."""
+    words = " ".join(re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+", " ", text[:MESSAGE_CHARACTERS]).split())
+    return SECRETS.search(COUNTS.sub("", words)) is not None
 
 
 def _number(key: str, schema: Mapping[str, Any], name: str) -> int | float | None:

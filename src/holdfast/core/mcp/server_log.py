@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 from holdfast.core.secret import hide
+from holdfast.private_files import make_directory
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _append(path: Path, data: bytes, file_bytes: int) -> None:
     try:
         handle = _open(path)
     except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directory(path.parent)
         handle = _open(path)
     try:
         if os.fstat(handle).st_size + len(data) > file_bytes:

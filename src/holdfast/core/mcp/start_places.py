@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.config.environment import home_directory
 from holdfast.core.config.project_directory import relative_to_project
 from holdfast.core.process.sandbox import private_directory
+from holdfast.private_files import make_directory
 from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
@@ -65,7 +66,7 @@ class StartPlaces:
                 f"there is no directory for it: the data directory {self._empty.parent} is inside this project, which "
                 "is not trusted; an absolute cwd, or trust, helps"
             )
-        self._empty.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(self._empty)
         found = self._empty.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
             raise NoStartPlace(f"there is no directory for it: {self._empty} is not a directory of this user")

@@ -11,7 +11,7 @@ from holdfast.core.observe.counters import Counters
 from holdfast.core.observe.open_work import OpenWork
 from holdfast.core.observe.turn_log import TurnLog
 from holdfast.schema import session_event as ev
-from holdfast.schema.turn_event import TurnAbandoned, TurnDispatched
+from holdfast.schema.turn_event import RecoveryDecided, TurnAbandoned, TurnDispatched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +24,7 @@ KINDS = frozenset(
         *(ev.ToolCalled, ev.ToolSuccess, ev.ToolFailed, ev.CompactionEnded, ev.CompactionFailed),
         *(ev.PermissionAsked, ev.PermissionReplied, ev.QuestionAsked, ev.QuestionReplied, ev.QuestionRejected),
         *(ev.FormAsked, ev.FormReplied, ev.FormCancelled, ev.ActivitySuspended, ev.ActivityEnded),
+        RecoveryDecided,
         *(ev.SessionCreated, ev.PromptAdmitted),
     }
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.core.observe.log_context import fields
 from holdfast.schema import session_event as ev
 from holdfast.schema.pattern import pattern
-from holdfast.schema.turn_event import TurnAbandoned, TurnDispatched
+from holdfast.schema.turn_event import RecoveryDecided, TurnAbandoned, TurnDispatched
 
 if TYPE_CHECKING:
     from holdfast.core.observe.open_work import OpenWork
@@ -70,6 +70,16 @@ class TurnLog:
                 _say(logging.INFO, "answered by a person", event, request=event.request_id)
             case ev.CompactionEnded():
                 _say(logging.INFO, "compacted", event, reason=event.reason)
+            case RecoveryDecided():
+                calls = ", ".join(event.calls) or None
+                _say(
+                    logging.INFO,
+                    f"unfinished work: {event.decision}",
+                    event,
+                    by=event.by,
+                    stage=event.stage,
+                    calls=calls,
+                )
             case ev.ActivitySuspended():
                 _say(logging.INFO, "suspended by a shutdown", event)
             case _:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from holdfast.core.permission.rules import DENY_EVERYTHING, AncestorAuthority, Authority, configured
+from holdfast.core.permission.rules import DENY_EVERYTHING, UNMATCHED, AncestorAuthority, Authority, configured
 from holdfast.schema.exceptions import HoldfastError
-from holdfast.schema.permission import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 
     AuthorityOf = Callable[[str | None], Authority | None]
     AuthorityAt = Callable[[Location, str | None], Awaitable[Authority | None]]
-
-UNMATCHED = Rule(action="*", resource="*", effect="ask")
-"""What an agent's own rules say where none matches. A fence says nothing there."""
 
 log = logging.getLogger(__name__)
 

@@ -32,6 +32,11 @@ DENIED = "Permission denied: {action} {resource}"
 CORRECTED = "The user rejected this action and said: {feedback}"
 REQUEST_DENIED = "the permission request was denied"
 """Why something was not done for which a person denied the permission, where no turn ends with that."""
+NOBODY_ANSWERS = (
+    "it needs approval and this program answers no requests; it can register a function with `on_permission`, wait for "
+    'answers from elsewhere with unattended="wait", or allow changes with preset="allow"'
+)
+"""In the failure of a call for which only the preset of an embedded host asks, while nobody would see the request."""
 TOO_MANY_WAIT = "too many requests of this Session already wait for an answer"
 ABOVE_DENIES = "{agent} of Session {session} may not do it, and this Session works for that one"
 ABOVE_HAS_NO_AGENT = "{agent} of Session {session} does not exist, and this Session works for that one"

@@ -4,7 +4,8 @@ Invariants
 - Rules and saved approvals are read at each evaluation. The caller names the agent, which does not change while the
   request waits. The agents of ancestors of the Session are those of the moment.
 - An approval covers what was shown: one call, or patterns that the request offered. A configured deny overrides it,
-  even if it was added while the request waited.
+  even if it was added while the request waited. The floor of a tool is approved for one call.
+- No rule, project, plugin or tool lowers what the user denies or asks: these rules are fences (core/agent/configured).
 - An unknown agent is denied everything."""
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from holdfast.core.permission import rules as policy
 from holdfast.core.permission.approvals import SavedApprovals
 from holdfast.core.permission.errors import (
+    NOBODY_ANSWERS,
     NOBODY_TO_ASK,
     TOO_MANY_WAIT,
     DeniedByPerson,
@@ -46,6 +48,11 @@ if TYPE_CHECKING:
 Unattended = Literal["wait", "deny", "allow"]
 """What happens to an `ask`: it waits for a person, or is answered at once because nobody will come."""
 
+FLOOR = "approval"
+"""The key in the metadata of a request that says that the tool itself demands an approval of each such call."""
+EXACT_ONLY = "exact"
+"""The key in the metadata of a request that says that no saved pattern covers it."""
+
 log = logging.getLogger(__name__)
 
 
@@ -66,6 +73,7 @@ class Wish(Frozen):
     resources: Sequence[str]
     save: Sequence[str] = ()
     metadata: Mapping[str, Any] | None = None
+    terms: policy.Terms = policy.ORDINARY
     source: PermissionSource | None = None
     owner: str | None = None
     """The process whose caller waits, where no tool call does."""
@@ -159,12 +167,17 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
         authority = await self._authority(wish)
         if not wish.resources:
             raise ValueError(f"{wish.action}: a permission needs at least one resource")
-        return await self._evaluate(authority, wish.action, wish.resources, wish.save)
+        return await self._evaluate(authority, wish.action, wish.resources, wish.save, wish.terms)
 
     async def _evaluate(
-        self, authority: Authority, action: str, resources: Sequence[str], save: Sequence[str] | None
+        self,
+        authority: Authority,
+        action: str,
+        resources: Sequence[str],
+        save: Sequence[str] | None,
+        terms: policy.Terms = policy.ORDINARY,
     ) -> Effect:
-        effect = policy.configured(authority.rules, action, resources, authority.fences)
+        effect = policy.configured(authority.rules, action, resources, authority.fences, terms)
         if effect != "ask":
             return effect
         return policy.effective(
@@ -174,6 +187,7 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
             resources,
             fences=authority.fences,
             whole=policy.whole_of(action, save),
+            terms=terms,
             saved_beats_narrower_ask=self.saved_beats_narrower_ask,
         )
 
@@ -183,7 +197,8 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
     async def _denied(self, wish: Wish, *, reason: str | None = None) -> DeniedByRule:
         authority = await self._authority(wish)
         rules, fences = authority.rules, authority.fences
-        denied = [name for name in wish.resources if policy.evaluate(rules, wish.action, name, fences) == "deny"]
+        named = (*wish.resources, *wish.terms.suspected)
+        denied = [name for name in named if policy.evaluate(rules, wish.action, name, fences) == "deny"]
         applicable = policy.applicable(rules, await self.saved.here(), wish.action, fences)
         if reason is None and authority.above:
             ancestor = self.authorities.denying(wish.agent, authority, wish.action, wish.resources)
@@ -199,6 +214,10 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
                 if await self._answer_unattended(request, wish) == "deny":
                     raise await self._denied(wish, reason=NOBODY_TO_ASK)
                 return
+            if await self._would_hang(request, wish):
+                log.warning("%s of Session %s was denied: %s", wish.action, wish.session_id, NOBODY_ANSWERS)
+                await self._settle_by_policy(request, wish, "reject", NOBODY_ANSWERS)
+                raise await self._denied(wish, reason=NOBODY_ANSWERS)
             answer = await self.wait(request, self._asked(request, wish))
         except TooManyRequests as error:
             raise await self._denied(wish, reason=TOO_MANY_WAIT) from error
@@ -207,7 +226,7 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
         if answer.reply == "reject":
             raise DeniedWithFeedback(answer.message) if answer.message else DeniedByPerson(request.id)
         authority = await self._authority(wish)
-        if policy.configured(authority.rules, wish.action, wish.resources, authority.fences) == "deny":
+        if policy.configured(authority.rules, wish.action, wish.resources, authority.fences, wish.terms) == "deny":
             raise await self._denied(wish)
 
     async def _request(self, wish: Wish) -> PermissionRequest:
@@ -217,7 +236,7 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
             action=wish.action,
             resources=tuple(wish.resources),
             save=tuple(wish.save) or None,
-            metadata=dict(wish.metadata) if wish.metadata is not None else None,
+            metadata=_metadata(wish),
             source=wish.source,
             ancestors=await self.authorities.ancestors.ids(wish.session_id),
         )
@@ -234,12 +253,27 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
 
     async def _answer_unattended(self, request: PermissionRequest, wish: Wish) -> Effect:
         """Recorded like a person's answer, so that people can see it later."""
-        allow = self.unattended == "allow"
-        reply: Reply = "once" if allow else "reject"
-        replied = self._replied(request, reply, "policy", message=None if allow else NOBODY_TO_ASK)
+        if self.unattended == "allow":
+            await self._settle_by_policy(request, wish, "once")
+            return "allow"
+        await self._settle_by_policy(request, wish, "reject", NOBODY_TO_ASK)
+        return "deny"
+
+    async def _settle_by_policy(
+        self, request: PermissionRequest, wish: Wish, reply: Reply, message: str | None = None
+    ) -> None:
+        replied = self._replied(request, reply, "policy", message=message)
         answer = PermissionAnswer(reply=reply, message=replied.message, cause=replied.cause)
         await self.settle(request, self._asked(request, wish), replied, answer)
-        return "allow" if allow else "deny"
+
+    async def _would_hang(self, request: PermissionRequest, wish: Wish) -> bool:
+        """Whether only a preset asks, which the program's author may not know of, and nobody would see the request. A
+        rule that says `ask` was written by somebody who means to answer."""
+        if self._attended is None or self._attended(request.session_id, request.ancestors or ()):
+            return False
+        authority, terms = await self._authority(wish), wish.terms.replace(reads=())
+        effect = policy.configured(authority.rules, wish.action, wish.resources, authority.fences, terms)
+        return effect == "allow" and await self._known(request, ()) is None
 
     async def _reply(
         self,
@@ -277,7 +311,7 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
                 continue
             with suppress(SessionNotFound):  # deleted meanwhile
                 authority = await self.authorities.of(other.session_id, agent)
-                if await self._evaluate(authority, other.action, other.resources, other.save) == "allow":
+                if await self._evaluate(authority, other.action, other.resources, other.save, _terms(other)) == "allow":
                     await self.answer(other, self._replied(other, "always", "saved"))
 
     def _replied(
@@ -296,6 +330,18 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
             message=message,
             cause=cause,
         )
+
+
+def _metadata(wish: Wish) -> dict[str, Any] | None:
+    marks = {FLOOR: wish.terms.floor, EXACT_ONLY: wish.terms.exact_only}
+    metadata = {**(wish.metadata or {}), **{name: True for name, holds in marks.items() if holds}}
+    return metadata or None
+
+
+def _terms(request: PermissionRequest) -> policy.Terms:
+    """The terms of a request that decide whether saved approvals cover it."""
+    metadata = request.metadata or {}
+    return policy.Terms(floor=metadata.get(FLOOR) is True, exact_only=metadata.get(EXACT_ONLY) is True)
 
 
 def _chosen(request: PermissionRequest, reply: Reply, save: Sequence[str] | None) -> tuple[str, ...]:

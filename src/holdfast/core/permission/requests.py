@@ -18,7 +18,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 MOST_PENDING = 100
 """Per Session and kind."""
 
+Attended: TypeAlias = "Callable[[str, Sequence[str]], bool]"
+"""Gets a Session and its ancestors, root first."""
 R = TypeVar("R", PermissionRequest, QuestionRequest, Form)
 A = TypeVar("A", bound="Record")
 T = TypeVar("T")
@@ -99,6 +101,8 @@ class RequestServices(Frozen):
     clock: Clock
     location: Location
     unattended: Unattended = "wait"
+    attended: Attended | None = None
+    """Whether anybody would see a request that only a preset makes; None is always."""
     wake: Callable[[str], None] = lambda session_id: None
     """Called with the Session of an answered request that no caller here waits for."""
     ending: Callable[[], bool] = lambda: False
@@ -117,6 +121,7 @@ class Requests(ABC, Generic[R, A]):
     def __init__(self, services: RequestServices) -> None:
         location = services.location
         self.unattended: Unattended = services.unattended
+        self._attended = services.attended
         self._wake = services.wake
         self._ending = services.ending
         self._log = services.log

@@ -14,7 +14,8 @@ from holdfast.core.context.plugin import plugin_namespace, register_plugin_sourc
 from holdfast.core.credential.integration import IntegrationDraft
 from holdfast.core.scope import Scope
 from holdfast.core.state import Draft, Phase
-from holdfast.core.tool.untrusted import ask_by_default, with_permission
+from holdfast.core.tool.call_permission import CallPermission, ask_by_default
+from holdfast.schema.deferred import deferred
 from holdfast.schema.exceptions import HoldfastError
 
 if TYPE_CHECKING:
@@ -27,8 +28,12 @@ if TYPE_CHECKING:
     from holdfast.core.event.bus import Subscription
     from holdfast.core.plugin.hooks import Hook, Hooks
     from holdfast.core.plugin.plugin_location import PluginLocation
+    from holdfast.core.tool import typed
     from holdfast.core.tool.tool import Tool
+    from holdfast.core.tool.typed import Approval
     from holdfast.schema.catalog import Connection
+else:
+    typed = deferred("holdfast.core.tool.typed")
 
 EVENT_CAPACITY = 256
 """Buffered events per plugin; a plugin that falls further behind loses its subscription."""
@@ -56,7 +61,9 @@ class ConnectableState(TransformableState[IntegrationDraft], Protocol):
 
 
 class ToolRegistrar(Protocol):
-    def register(self, tools: Mapping[str, Tool[Any, Any]], scope: Scope) -> Dispose: ...
+    def register(
+        self, tools: Mapping[str, Tool[Any, Any]], scope: Scope, permission: CallPermission | None = None
+    ) -> Dispose: ...
 
 
 class Events(Protocol):
@@ -209,14 +216,17 @@ class PluginTools:
         self._host = host
         self._location = location
 
-    def register(self, tools: Mapping[str, Tool[Any, Any]]) -> Dispose:
-        """Register tools. Each call needs permission under the tool's name; agents without a rule for it ask."""
+    def register(
+        self, tools: Mapping[str, Tool[Any, Any] | Callable[..., Any]], *, approval: Approval = False
+    ) -> Dispose:
+        """Register tools; a typed function with a docstring is one. Each call needs permission under the tool's name;
+        agents without a rule for it ask. With `approval` a person approves each call, also where a rule allows it."""
         id, around = self._host.id, self._location
-        given = {name: with_permission(tool, name, id, around.authorizer) for name, tool in tools.items()}
+        made = typed.tools(tools, approval)
 
         def take_effect(scope: Scope) -> Dispose:
-            remove = around.tools.register(given, scope)
-            allow = around.agents.transform(ask_by_default(given), scope, phase=Phase.TOOL_RULES, owner=id)
+            remove = around.tools.register(made, scope, CallPermission(plugin=id))
+            allow = around.agents.transform(ask_by_default(made), scope, phase=Phase.TOOL_RULES, owner=id)
 
             def dispose() -> None:
                 remove()

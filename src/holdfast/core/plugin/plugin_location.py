@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from holdfast.core.plugin.terminal import TerminalHooks
     from holdfast.core.reference.reference import References
     from holdfast.core.skill.skill import SkillSources
-    from holdfast.core.tool.builtin.authorize import Authorizer
 
 
 class PluginLocation(Frozen):
@@ -26,8 +25,6 @@ class PluginLocation(Frozen):
     commands: TransformableState[CommandDraft]
     context: SystemContextRegistry
     tools: ToolRegistrar
-    authorizer: Authorizer
-    """Asks for permission before a plugin's tool runs."""
     requests: RequestHooks
     events: Events
     catalog: TransformableState[CatalogDraft]

@@ -1,8 +1,12 @@
-"""The environment of child processes: an allow-list of host variables, so that credentials are not passed on."""
+"""The environment of child processes: an allow-list of host variables, so that credentials are not passed on. An
+address of a proxy is passed on without the user and password in it."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
+
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -28,6 +32,9 @@ _TOOLCHAIN = (
 )
 _NAMES = frozenset(f"{_PERSON} {_PROXY} {_CERTIFICATES} {_TOOLCHAIN}".split())
 _PREFIXES = ("LC_", "XDG_")
+_PROXIES = frozenset(_PROXY.split())
+_USER = pattern(r"^([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.DOTALL)
+"""Programs take the last `@` for the end of the user."""
 
 
 def child_environment(
@@ -35,6 +42,13 @@ def child_environment(
 ) -> dict[str, str]:
     """In increasing precedence: allowed host variables, `UNATTENDED`, further host variables `passed` by name, and
     `values`."""
-    allowed = {name: value for name, value in host.items() if name in _NAMES or name.startswith(_PREFIXES)}
+    allowed = {name: shared for name, value in host.items() if (shared := shared_value(name, value)) is not None}
     named = {name: host[name] for name in passed if name in host}
     return {**allowed, **UNATTENDED, **named, **(values or {})}
+
+
+def shared_value(name: str, value: str) -> str | None:
+    """What every child gets of a host variable; None if it gets nothing."""
+    if name not in _NAMES and not name.startswith(_PREFIXES):
+        return None
+    return _USER.sub(r"\1", value) if name in _PROXIES else value

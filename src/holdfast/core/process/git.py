@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from holdfast.core.process.process import Sink
+
 SECONDS = 60.0
 MOST_BYTES = 256 * 1024 * 1024
 STDERR_BYTES = 16 * 1024
@@ -123,11 +125,12 @@ class Git:
         stdin: bytes = b"",
         reach: Sequence[str] = (),
         user_configuration: bool = False,
+        output: Sink | None = None,
     ) -> bytes:
-        """The complete output; raises GitFailed. `reach` names the network protocols that may be used, with the user's
-        own git configuration; `user_configuration` alone reads that configuration without network access. `overrides`
-        are settings with names that the repository chose."""
-        output, errors = Capture(MOST_BYTES), Capture(STDERR_BYTES)
+        """The complete output, or nothing if a sink gets it; raises GitFailed. `reach` names the network protocols that
+        may be used, with the user's own git configuration; `user_configuration` alone reads that configuration without
+        network access. `overrides` are settings with names that the repository chose."""
+        captured, errors = Capture(MOST_BYTES), Capture(STDERR_BYTES)
         if (program := self.program(work_tree)) is None:
             raise GitFailed(NOT_FOUND)
         directory = work_tree or git_dir
@@ -145,7 +148,7 @@ class Git:
                 (program, *options, *arguments),
                 cwd=directory,
                 environment=environment,
-                output=output,
+                output=output or captured,
                 error=errors,
                 stdin=stdin,
                 timeout=self._seconds,
@@ -156,9 +159,9 @@ class Git:
             raise GitFailed(f"git took longer than {self._seconds:g} s")
         if ended.code != 0:
             raise GitFailed(errors.text().strip()[:SHOWN_CHARACTERS] or f"git ended with {ended.code}")
-        if output.truncated:
+        if captured.truncated:
             raise GitFailed(f"git printed more than {MOST_BYTES} bytes")
-        return output.bytes()
+        return captured.bytes()
 
     async def run_in_repository(self, *arguments: str, git_dir: Path, work_tree: Path | None = None) -> bytes:
         """Run a command that changes a repository of the user, without the hooks that its configuration defines."""

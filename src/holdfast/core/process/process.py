@@ -81,6 +81,8 @@ class ProcessExit(Frozen):
     code: int
     signal: str | None
     cause: Cause
+    disabled: tuple[str, ...] = ()
+    """What a confined command left behind for other programs to execute, and what became of it."""
 
 
 class Capture:

@@ -1,8 +1,12 @@
 """Hides this process's secrets from the commands that it starts.
 
 A child of the same user can read `/proc/PID/environ` of its parent. Before the first child starts, the process is made
-not dumpable, which closes its `/proc` files to all users but root, and secret values are overwritten in the memory that
-the kernel shows there, which hides them from root too."""
+not dumpable, which closes its `/proc` files to all users but root, and values are overwritten in the memory that the
+kernel shows there, which hides them from root too.
+
+Invariants
+- Only the values that every child gets anyway stay in that memory. Any other may be a secret, whatever its name.
+- Variables with the names of secrets are removed; the others keep their values for this process and its libraries."""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ import os
 import sys
 
 from holdfast.core.database.place import DATABASE, has_password
+from holdfast.core.process.environment import shared_value
+from holdfast.core.process.watchdog import MARKER
 from holdfast.core.secret import is_secret
 
 PR_SET_DUMPABLE = 4
@@ -34,12 +40,15 @@ class ProcessProtection:
         if self._done:
             return
         self._done = True
+        kept = {MARKER, *(name for name, value in os.environ.items() if shared_value(name, value) == value)}
         secrets = [name for name in os.environ if is_secret(name)]
         if withheld := has_password(os.environ.get(DATABASE, "")):
             secrets.append(DATABASE)
         if sys.platform == "linux":
             try:
-                _overwrite(frozenset(map(os.fsencode, secrets)))
+                for name in os.environ.keys() - kept:
+                    os.putenv(name, os.environ[name])  # a copy elsewhere, for the libraries of this process
+                _overwrite(frozenset(map(os.fsencode, kept - set(secrets))))
                 _forbid_dumping()
             except (OSError, ValueError, AttributeError) as error:
                 log.warning("the environment of this process stays readable for its children: %s", error)
@@ -57,8 +66,9 @@ def _forbid_dumping() -> None:
         raise OSError(ctypes.get_errno(), "prctl failed")
 
 
-def _overwrite(names: frozenset[bytes]) -> None:
-    """Overwrite the values in the memory of this process that the kernel shows as `/proc/self/environ`."""
+def _overwrite(kept: frozenset[bytes]) -> None:
+    """Overwrite the values in the memory of this process that the kernel shows as `/proc/self/environ`, but those of
+    the variables to keep."""
     import ctypes
 
     with open("/proc/self/stat", "rb") as file:
@@ -68,6 +78,6 @@ def _overwrite(names: frozenset[bytes]) -> None:
         return
     for entry in ctypes.string_at(start, end - start).split(b"\0"):
         name, equals, value = entry.partition(b"=")
-        if equals and name in names and value:
+        if equals and name not in kept and value:
             ctypes.memset(start + len(name) + 1, 0, len(value))
         start += len(entry) + 1

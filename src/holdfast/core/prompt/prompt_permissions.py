@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.permission.errors import REQUEST_DENIED, DeniedByPerson
+from holdfast.core.permission.rules import ORDINARY
 from holdfast.core.tool.builtin.authorize import Denied
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from holdfast.core.permission.rules import Terms
     from holdfast.core.tool.builtin.authorize import Authorizer
     from holdfast.core.tool.tool import ToolContext
 
@@ -29,12 +31,13 @@ class PromptPermissions:
         *,
         save: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        terms: Terms = ORDINARY,
     ) -> None:
         key = (action, tuple(resources))
         if key not in self._decided:
             self._decided[key] = None
             try:
-                await self._permissions.allow(context, action, resources, save=save, metadata=metadata)
+                await self._permissions.allow(context, action, resources, save=save, metadata=metadata, terms=terms)
             except Denied as denied:
                 self._decided[key] = str(denied)
             except DeniedByPerson:

@@ -21,6 +21,7 @@ from holdfast.core.process.git_directory import create_git_directory
 from holdfast.core.reference.failure import reason_for, remove_failure, store_failure
 from holdfast.core.reference.reference import GitSource, checkout
 from holdfast.core.reference.repository import parse_repository, protocols, remote
+from holdfast.private_files import make_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -77,7 +78,7 @@ class Checkouts:
 
     async def _refresh(self, source: GitSource, path: Path) -> None:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(path.parent)
             with try_lock(path.with_name(f"{path.name}.lock")) as mine:
                 if not mine:
                     return

@@ -12,26 +12,29 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from holdfast.core.agent.agents import BUILD
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
 from holdfast.core.runner.assigned_model import assigned_model
 from holdfast.core.runner.fitting import Fitting
-from holdfast.core.runner.interrupted_work import NOTHING_TOLD, close_interrupted_work
+from holdfast.core.runner.interrupted_work import close_interrupted_work
+from holdfast.core.runner.left_work import recovery_decided
 from holdfast.core.runner.preparation import Preparation
 from holdfast.core.runner.sending import Sending
 from holdfast.core.runner.task_prompts import task_call
 from holdfast.core.runner.titles import AGENT as TITLE
 from holdfast.core.runner.turn_options import NO_OPTIONS, asks_nothing
-from holdfast.core.session.activity import described, goes_on_by_itself
-from holdfast.core.session.answer_outcome import ACTIVITY_ABANDONED, TURN_INTERRUPTED
+from holdfast.core.session.activity import Cause, described, goes_on_by_itself
+from holdfast.core.session.answer_outcome import TURN_INTERRUPTED
 from holdfast.core.session.errors import BudgetReached, Interrupted, TurnLimitReached, UnfinishedWork
 from holdfast.schema.deferred import deferred
 from holdfast.schema.model import ModelRef
 from holdfast.schema.session_event import ActivityEnded, ActivitySuspended
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Sequence
 
     from holdfast.core.runner import compaction, shell_messages
     from holdfast.core.runner.drain_scope import DrainScope
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.stored_start import DrainStart, LeftOpen
     from holdfast.llm.event import ToolCall
     from holdfast.schema.session import Session
+    from holdfast.schema.turn_event import RecoveryDecided
 else:
     compaction = deferred("holdfast.core.runner.compaction")
     shell_messages = deferred("holdfast.core.runner.shell_messages")
@@ -55,16 +59,23 @@ NO_MODEL = ModelRef(id="unknown", provider_id="unknown")
 
 class Drain:
     def __init__(
-        self, services: RunnerServices, scope: DrainScope, *, forced: bool = False, start: DrainStart | None = None
+        self,
+        services: RunnerServices,
+        scope: DrainScope,
+        *,
+        forced: bool = False,
+        cause: Cause | None = None,
+        start: DrainStart | None = None,
     ) -> None:
-        """`forced` continues from history even if nothing waits. `start` is what the drain starts from, if that was
-        read and nobody has committed since."""
+        """`forced` continues from history even if nothing waits; `cause` is why, if that was a decision about what an
+        earlier process left. `start` is what the drain starts from, if that was read and nobody has committed since."""
         self._services = services
         self._store = services.sessions.store
         self._scope = scope
         self._state = scope.state
         self._session_id = scope.session_id
         self._forced = forced
+        self._cause = cause
         self._read_start = start
         self._preparation = Preparation(services, scope, recovers_epoch=forced)
         self._sending = Sending(services, scope, self._preparation)
@@ -82,22 +93,21 @@ class Drain:
                     await self._recorded(seen, None, ())
             return
         calls = await self._waiting_calls(left) if start.open.calls else []
-        if seen.steer_asks:  # a prompt ends the wait for a person, and joins after that for a child
-            calls = [found for found in calls if found.task]
-        waiting = seen.queue or seen.steer
-        continues = any(found.answered for found in calls) or (waiting and goes_on_by_itself(left))
-        if not (self._forced or seen.steer_asks or continues or await self._scope.spending.paused()):
+        # A prompt that was pending when the process died decides nothing: only one that came later does.
+        prompted = seen.steer_asks and await self._store.prompted_since(
+            self._session_id, -1 if left.decision_seq is None else left.decision_seq
+        )
+        answered = any(found.answered for found in calls)
+        if prompted and not any(found.answered and not found.task for found in calls):
+            calls = [found for found in calls if found.task]  # it ends the wait for a person, not that for a child
+        waiting, paused = seen.queue or seen.steer, await self._scope.spending.paused()
+        if not (self._forced or prompted or answered or paused or (waiting and goes_on_by_itself(left))):
             return  # queued input, and input that asks for no answer, waits behind the decision
-        if not seen.steer_asks and not (calls and all(found.task for found in calls)):
-            await self._count_attempt()  # waiting for a child ends no process
-        async with self._begun(start, keep=[found.call.key for found in calls], goes_on=not seen.steer_asks):
+        if not (calls and all(found.task for found in calls)):  # waiting for a child ends no process
+            decided = () if paused else (self._decided(left, prompted=prompted, answered=answered),)
+            await self._count_attempt(*decided)
+        async with self._begun(start, keep=[found.call.key for found in calls], goes_on=not prompted):
             await self._recorded(seen, left, [found.call for found in calls])
-
-    async def abandon(self, told: Mapping[tuple[str, str], str]) -> None:
-        """Close what an earlier drain left open, and do no more. `told` is what the model is told about calls, by
-        message and call id."""
-        async with self._begun(await self._start(), ends=ACTIVITY_ABANDONED, told=told):
-            pass
 
     async def compact(self, instructions: str | None) -> None:
         """Compact now, whatever the estimate says, and take no turn."""
@@ -131,8 +141,6 @@ class Drain:
         *,
         keep: Collection[tuple[str, str]] = (),
         goes_on: bool = False,
-        ends: str | None = None,
-        told: Mapping[tuple[str, str], str] = NOTHING_TOLD,
     ) -> AsyncIterator[None]:
         """What an earlier drain left open is closed first, except for the calls in `keep`; at the end everything staged
         is on disk."""
@@ -146,7 +154,7 @@ class Drain:
         sent = start.last_dispatch is not None and start.seen.session.fork is None
         default = None if sent else here.settings().budget  # that is for a root that has sent nothing
         await self._scope.spending.begin(self._scope.outbox, default, start.budget_revision, start.budgets)
-        await self._close_interrupted(start.activity, start.open, keep=keep, goes_on=goes_on, ends=ends, told=told)
+        await self._close_interrupted(start.activity, start.open, keep=keep, goes_on=goes_on)
         here.context.begin(start.seen.session, start.discovered, len(start.line) - 1)
         try:
             yield
@@ -228,7 +236,6 @@ class Drain:
         goes_on: bool = False,
         ends: str | None = None,
         because: str = TURN_INTERRUPTED,
-        told: Mapping[tuple[str, str], str] = NOTHING_TOLD,
     ) -> None:
         services, lease = self._services, self._scope.lease
         await close_interrupted_work(
@@ -242,7 +249,6 @@ class Drain:
             goes_on=goes_on,
             ends=ends,
             because=because,
-            told=told,
         )
         await services.tools.requests.abandon(found.requests, lease, keep)
 
@@ -252,10 +258,18 @@ class Drain:
         waiting = await self._store.resumable_calls(self._session_id)
         return [found for found in waiting if found.call.message_id == answer]
 
-    async def _count_attempt(self) -> None:
+    def _decided(self, left: Activity, *, prompted: bool, answered: bool) -> RecoveryDecided:
+        """The record of why this drain continues what an earlier process left."""
+        cause = self._cause or Cause("person")
+        decided = recovery_decided(left, self._services.sessions.clock.now(), cause, "continue", left.attempts + 1)
+        if prompted or answered or not self._forced:
+            decided = replace(decided, by="prompt" if prompted else "answer" if answered else "wake", policy=None)
+        return decided
+
+    async def _count_attempt(self, *decided: RecoveryDecided) -> None:
         """On disk before anything else happens: the work itself may be what ends processes."""
         count = Statement("attempt.count", {"session_id": self._session_id})
-        await self._scope.outbox.publish(local=(count,))
+        await self._scope.outbox.publish(*decided, local=(count,))
         self._attempted = True
 
     async def _forget_attempts(self) -> None:

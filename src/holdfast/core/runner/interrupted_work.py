@@ -55,16 +55,18 @@ async def close_interrupted_work(
     ends: str | None = None,
     because: str = TURN_INTERRUPTED,
     told: Mapping[tuple[str, str], str] = NOTHING_TOLD,
+    before: Sequence[Record] = (),
 ) -> None:
     """Record as failed: the calls, the step, the compaction and the shell command of an earlier drain that have no end.
     `left` is what that drain owed, `found` what it left open. Blocks of its answer end with the text that was kept.
 
     `beside` gives statements that go with these events. Calls in `keep`, by message and call id, go on waiting, and so
     does their step. `goes_on` says that the model is asked again, by this process or the next one. `ends` is the reason
-    why nothing more is owed. `told` is what the model is told about a call, where that is known."""
+    why nothing more is owed. `told` is what the model is told about a call, where that is known. `before` are events
+    for the same commit that come before these."""
     now = sessions.clock.now()
     open_calls = [call for call in found.calls if call.key not in keep]
-    events: list[Record] = _ended_blocks(found.partials, session_id, now)
+    events: list[Record] = [*before, *_ended_blocks(found.partials, session_id, now)]
     events += [_failed(call, session_id, now, told.get(call.key, TOOL_INTERRUPTED)) for call in open_calls]
     turn = left.turn if left is not None else None
     if keep:

@@ -13,9 +13,10 @@ from holdfast.core.runner.session_cache import SessionCache
 from holdfast.core.runner.spending import Spending
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from holdfast.core.runner.services import RunnerServices
+    from holdfast.core.session.activity import Cause
     from holdfast.core.session.interrupt import Interrupt
     from holdfast.core.session.ownership import Lease
     from holdfast.core.session.stored_start import DrainStart
@@ -32,19 +33,13 @@ class Runner:
         interrupt: Interrupt,
         *,
         forced: bool = False,
+        cause: Cause | None = None,
         start: DrainStart | None = None,
     ) -> None:
-        """`start` is what the drain starts from, if that was read after the lease and nobody has committed since."""
-        with self._drain(session_id, lease, interrupt, forced=forced, start=start) as drain:
+        """`cause` is why a forced drain continues what an earlier process left, if that was decided. `start` is what
+        the drain starts from, if that was read after the lease and nobody has committed since."""
+        with self._drain(session_id, lease, interrupt, forced=forced, cause=cause, start=start) as drain:
             await drain.run()
-
-    async def abandon(
-        self, session_id: str, lease: Lease, interrupt: Interrupt, told: Mapping[tuple[str, str], str]
-    ) -> None:
-        """Close what an earlier drain left open, and do no more. `told` is what the model is told about calls, by
-        message and call id."""
-        with self._drain(session_id, lease, interrupt) as drain:
-            await drain.abandon(told)
 
     async def compact(self, session_id: str, lease: Lease, interrupt: Interrupt, instructions: str | None) -> None:
         """Compact now, whatever the estimate says, and take no turn."""
@@ -64,6 +59,7 @@ class Runner:
         interrupt: Interrupt,
         *,
         forced: bool = False,
+        cause: Cause | None = None,
         start: DrainStart | None = None,
     ) -> Iterator[Drain]:
         """Everything that lives as long as one drain."""
@@ -85,4 +81,4 @@ class Runner:
                 spending=spending,
                 state=DrainState(),
             )
-            yield Drain(self._services, scope, forced=forced, start=start)
+            yield Drain(self._services, scope, forced=forced, cause=cause, start=start)

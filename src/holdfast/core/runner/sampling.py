@@ -22,8 +22,8 @@ from holdfast.core.runner.publish import stored_tokens
 from holdfast.core.session.errors import BudgetReached, MessageNotFound
 from holdfast.core.session.id_locks import IdLocks
 from holdfast.core.tool.builtin.authorize import Denied
+from holdfast.core.tool.call_permission import EVERYTHING
 from holdfast.core.tool.tool import ToolContext
-from holdfast.core.tool.untrusted import EVERYTHING
 from holdfast.llm.errors import LLMError
 from holdfast.llm.request import Generation, HttpOverlay, MediaPart, Message, TextPart, make_request
 from holdfast.llm.route.retry import Retry

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
+from holdfast.core.session.activity import RecoveryPolicy  # noqa: TC001 - msgspec reads the annotations
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.route.retry import RetryLimits
 from holdfast.schema.budget import Budget  # noqa: TC001 - msgspec reads the annotations
 from holdfast.schema.frozen import Frozen
-
-RecoveryPolicy = Literal["ask", "continue", "abandon"]
 
 
 class Limits(Frozen):
@@ -35,7 +32,7 @@ class SessionSettings(Frozen):
     answer: AnswerLimits = DEFAULT_LIMITS
     snapshots: bool = True
     titles: bool = True
-    recovery: RecoveryPolicy = "ask"
+    recovery: RecoveryPolicy = "safe"
     turns: int | None = None
     """The safety cap on turns since the last input; None is none."""
     budget: Budget | None = None

@@ -79,7 +79,9 @@ class ShellMessages:
         return selected.agent
 
     async def _approved(self, command: str, agent: Agent, call_id: str) -> ApprovedCommand:
-        caller = ToolContext(self._scope.session_id, agent.id, assistant_message_id="", tool_call_id=call_id)
+        caller = ToolContext(
+            self._scope.session_id, agent.id, assistant_message_id="", tool_call_id=call_id, by_person=True
+        )
         asking = self._tools.commands.approve(BashInput(command=command), caller)
         try:
             approved = await self._scope.interrupt.cancellable(asking, name="permission of a shell message")

@@ -11,6 +11,7 @@ from holdfast.core.database import backup
 from holdfast.core.database.errors import RestoreRefused, StorageError
 from holdfast.core.database.place import public_place
 from holdfast.core.runtime.paths import default_paths
+from holdfast.core.runtime.restored import remove_access
 from holdfast.core.runtime.storage_choice import storage_place
 from holdfast.core.session.liveness import FileLiveness
 
@@ -35,16 +36,23 @@ def check(path: Path, told: Told) -> BackupInfo:
     return backup.check(path, told)
 
 
-def restore(path: Path, environment: Mapping[str, str], told: Told) -> BackupInfo:
+def restore(path: Path, environment: Mapping[str, str], told: Told, *, with_access: bool = False) -> BackupInfo:
     """Make the database of this installation from a backup, if there is none and no process is left that had one.
-    Blocks."""
+    `with_access` also takes over what lets others in and what was approved. Blocks."""
     file = _file(environment)
     owners = default_paths(dict(environment)).owners
     if living := _living(owners):
         raise RestoreRefused(
             f"A process uses {file.parent} ({living[0]}). End it first: a server with Ctrl-C or SIGTERM."
         )
-    return backup.restore(path, file, _managed(environment), told)
+    left_out: dict[str, int] = {}
+
+    def prepare(draft: Path) -> None:
+        if not with_access:
+            left_out.update(remove_access(draft))
+
+    info = backup.restore(path, file, _managed(environment), told, prepare)
+    return info.replace(left_out=left_out)
 
 
 def _file(environment: Mapping[str, str]) -> Path:

@@ -8,6 +8,8 @@ import shutil
 import stat
 from typing import TYPE_CHECKING
 
+from holdfast.core.database.info import ROLE_FIX, superuser_problem
+from holdfast.core.database.schema_check import SchemaObject, foreign_objects
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.overview import DoctorFinding
 from holdfast.schema.version import __version__
@@ -29,6 +31,8 @@ LARGEST_LOG = 1024**3
 """Bytes of SQLite's write-ahead log. More means that something keeps it from being folded into the file."""
 CLOCK_MILLISECONDS = 60_000
 """How far the newest change may be ahead of this machine's clock."""
+MOST_NAMED = 10
+"""Foreign parts of a schema that a finding names."""
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -56,6 +60,7 @@ class EnvironmentChecks:
         info = await self._system.info()
         return [
             *await asyncio.to_thread(self._disk, info),
+            *await self._store(info),
             *_processes(info),
             *await asyncio.to_thread(lambda: [*_rights(self._data)]),
             *await self._clock(info.now),
@@ -92,6 +97,17 @@ class EnvironmentChecks:
                     fix="they go on by themselves when the reason is gone; nothing that was accepted is lost",
                 )
             )
+        return found
+
+    async def _store(self, info: SystemInfo) -> list[DoctorFinding]:
+        found = []
+        objects = await self._database.fetch("store.objects", {}, into=SchemaObject)
+        if objects and (foreign := foreign_objects(objects)):
+            what = f"{info.store.name} is not as Holdfast made it: it has {', '.join(foreign[:MOST_NAMED])}"
+            fix = "a trigger or a view can let commits do something else; remove it, or restore a backup"
+            found.append(DoctorFinding(check="database", level="error", what=what, fix=fix))
+        if (problem := await superuser_problem(self._database)) is not None:
+            found.append(DoctorFinding(check="database", level="warning", what=problem, fix=ROLE_FIX))
         return found
 
     async def _clock(self, now: int) -> list[DoctorFinding]:

@@ -17,7 +17,7 @@ from holdfast.core.runtime.placement import TAKE, NoNodeServes, ServedElsewhere
 from holdfast.core.runtime.run_coordinator import RunCoordinator
 from holdfast.core.runtime.statuses import Statuses
 from holdfast.core.runtime.unstarted import Unstarted
-from holdfast.core.session.activity import goes_on_by_itself
+from holdfast.core.session.activity import is_continued
 from holdfast.core.session.errors import Interrupted, LeaseLost
 from holdfast.core.session.interrupt import Interrupt
 
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from holdfast.core.event.signal import Flag
     from holdfast.core.location.service_map import ServiceMap
     from holdfast.core.location.services import LocationServices
+    from holdfast.core.runner.left_work import LeftWork
     from holdfast.core.runner.runner import Runner
     from holdfast.core.runtime.placement import Placement
+    from holdfast.core.session.activity import Cause
     from holdfast.core.session.budgets import Budgets
     from holdfast.core.session.ownership import Lease, Ownership
     from holdfast.core.session.store import SessionStore
@@ -66,6 +68,7 @@ class Execution:
         tasks: Tasks,
         budgets: Budgets,
         placement: Placement,
+        left_work: LeftWork,
         *,
         failed: Callable[[Exception], None] = lambda error: None,
         goes_on: bool = True,
@@ -79,11 +82,14 @@ class Execution:
         self._tasks = tasks
         self._budgets = budgets
         self.placement = placement
+        self._left_work = left_work
         self._goes_on = goes_on
         self._exclusive = ExclusiveWork()
         self._woken: set[str] = set()
-        self._resuming: set[str] = set()
-        """Sessions that go on only if something is still owed."""
+        self._resuming: dict[str, Cause] = {}
+        """Sessions that go on only if something is still owed, and why they do."""
+        self.look_after: Callable[[str], Awaitable[None]] | None = None
+        """Decides about what an ended process left in a Session, as the policy says."""
         self._unstarted = Unstarted(events, store, clock)
         self._statuses = Statuses(events)
         self._failed = failed
@@ -105,29 +111,37 @@ class Execution:
     def wake_location(self, location: Location) -> None:
         """Wake the Sessions of a Location whose input could not start, in the background."""
         if not self.closed:
-            self._background.start(self.recover_wakes(location), "holdfast-wake")
+            mine = None if self._goes_on else self._unstarted.has
+            self._background.start(self.recover_wakes(location, mine=mine), "holdfast-wake")
 
     def go_on(self, session_id: str) -> None:
-        """Go on with what an ended process left, if that is safe and nobody works on it, in the background."""
+        """Decide about what an ended process left in this Session, as the policy says, and look for input, in the
+        background."""
         if not self.closed:
-            self._background.start(self._go_on(session_id), f"go on {session_id}")
+            self._background.start(self._take(session_id), f"go on {session_id}")
 
     async def run(self, session_id: str) -> None:
         """Continue from history even with nothing pending, or join what runs; shares its outcome."""
         await self._coordinator.run(session_id)
 
-    async def resume(self, session_id: str) -> None:
+    async def resume(self, session_id: str, cause: Cause) -> None:
         """Continue what is owed, or join what runs. Nothing happens if another process was faster."""
-        self._resuming.add(session_id)
+        self._resuming[session_id] = cause
         try:
-            await self._coordinator.run(session_id)
+            joined = True
+            while joined:
+                left, joined = await self._store.activity(session_id), self.here(session_id)
+                await self._coordinator.run(session_id)
+                # A drain that was joined may have looked for input only.
+                joined = joined and left is not None and await self._store.activity(session_id) == left
         finally:
-            self._resuming.discard(session_id)
+            self._resuming.pop(session_id, None)
 
     async def wait(self, session_id: str) -> None:
         """Returns when nothing executes this Session, here or in another process, and every input that was admitted to
         be started before the call has been handled: promoted and worked on, withdrawn, held back by an interruption,
-        passed over by a drain that ended badly, or tried here without success.
+        passed over by a drain that ended badly, or tried here without success. Where nobody begins in time it returns
+        too: waiting starts nothing and ends nothing.
 
         An input is to be started until a drain promotes it under its lease. Looking for the one before the other leaves
         no moment in which neither is seen."""
@@ -146,10 +160,7 @@ class Execution:
                 if not await self._is_taken_over(session_id):
                     return
             elif not await self._begun(session_id, pending):
-                if await self._store.passed_over(pending):
-                    return
-                given_up = True  # whoever was to start it is gone
-                self.wake(session_id)
+                return
 
     async def _begun(self, session_id: str, pending: frozenset[str]) -> bool:
         """Whether anyone begins with these inputs in time."""
@@ -162,22 +173,21 @@ class Execution:
                 or await self._ownership.elsewhere(session_id) is not None
                 or self.here(session_id)
                 or self.closed
+                or not (pending or await self._is_continued(session_id))
             )
 
         await self._ownership.until(met)
         return asyncio.get_running_loop().time() < deadline
 
     async def _is_taken_over(self, session_id: str) -> bool:
-        """Whether a node goes on in time with what a process left that has just ended; without one this process does.
-        Nobody is waited for where going on is not safe."""
+        """Whether a process continues in time what one left that has just ended. Nobody is waited for where a person
+        has to decide, or where no process recovers anything."""
+        recovers = self._goes_on or await self.placement.has_nodes()
+        return recovers and await self._is_continued(session_id) and await self._begun(session_id, frozenset())
+
+    async def _is_continued(self, session_id: str) -> bool:
         activity = await self._store.activity(session_id)
-        if activity is None or not goes_on_by_itself(activity) or await self._store.pause(session_id) is not None:
-            return False
-        if await self.placement.has_nodes():
-            return await self._begun(session_id, frozenset())
-        if self._goes_on:
-            await self._go_on(session_id)
-        return self._goes_on
+        return activity is not None and is_continued(activity) and await self._store.pause(session_id) is None
 
     async def interrupt(self, session_id: str) -> None:
         """Returns once the running work, here or elsewhere, has ended and is recorded. Idle: nothing to do."""
@@ -217,9 +227,10 @@ class Execution:
         self._coordinator.wake(session_id)
         await asyncio.shield(done)
 
-    async def abandon(self, session_id: str) -> None:
-        """Record what broke off as broken off, and go no further; first for the children that its calls wait for.
-        Whoever waits for the Session is served. A Session that somebody executes is left alone."""
+    async def abandon(self, session_id: str, cause: Cause | None = None) -> None:
+        """Record what broke off as broken off, and go no further; first for the children that its calls wait for. What
+        waits for a person is declined. Whoever waits for the Session is served. A Session that somebody executes is
+        left alone, and no Location is opened. `cause` says who decided, if it was a decision."""
         location = (await self._store.get(session_id)).location
         interrupt = Interrupt()
 
@@ -233,8 +244,7 @@ class Execution:
         if lease is None:
             return
         try:
-            async with self._locations.use(location) as services:
-                await services.runner.abandon(session_id, lease, interrupt, told)
+            await self._left_work.close(session_id, location, lease, told, cause=cause)
         except (LeaseLost, Fenced):
             pass  # somebody was a moment faster, and closes it as every drain does
         finally:
@@ -262,7 +272,7 @@ class Execution:
                 continue
             session = await self._store.find(session_id)
             elsewhere = session is None or location not in (None, session.location)
-            elsewhere = elsewhere or (session is not None and not self.placement.serves(session.location))
+            elsewhere = elsewhere or (session is not None and not self.placement.recovers(session.location))
             if not elsewhere and (self.here(session_id) or await self._store.activity(session_id) is None):
                 free.append(session_id)
                 self.wake(session_id)
@@ -404,16 +414,6 @@ class Execution:
         except Exception as error:  # noqa: BLE001 - as above
             log.warning("session %s: a child goes on: %s: %s", session_id, type(error).__name__, error)
 
-    async def _go_on(self, session_id: str) -> None:
-        activity = await self._store.activity(session_id)
-        if activity is None or not goes_on_by_itself(activity) or self.here(session_id):
-            return
-        if await self._ownership.elsewhere(session_id) is None:
-            try:
-                await self.resume(session_id)
-            except Exception as error:  # noqa: BLE001 - the drain reported it; nobody waits here
-                log.debug("going on with %s ended: %s", session_id, error)
-
     async def _check_taken(self, session_id: str) -> None:
         """A node that was asked may have stopped: after a while the Session is placed again."""
         await asyncio.sleep(TAKEN_SECONDS)
@@ -422,8 +422,9 @@ class Execution:
             await self._take(session_id)
 
     async def _take(self, session_id: str) -> None:
-        """Go on with what another node stopped, then with input that waits."""
-        await self._go_on(session_id)
+        """Go on with what another process left, then with input that waits."""
+        if self.look_after is not None:
+            await self.look_after(session_id)
         self.wake(session_id)
 
     async def _start(self, session_id: str, moved: Flag) -> DrainStart:
@@ -462,7 +463,8 @@ class Execution:
                 if force or woken or not worked:  # such work takes no turn
                     current = not (joined or lease.from_other) and moved.head <= start.seen.head
                     unmoved = start if current else None
-                    await services.runner.drain(session_id, lease, interrupt, forced=force, start=unmoved)
+                    cause = self._resuming.get(session_id)
+                    await services.runner.drain(session_id, lease, interrupt, forced=force, cause=cause, start=unmoved)
             return True
         except LeaseLost:
             return False

@@ -1,5 +1,6 @@
 """Moving a Session to another directory of its project, or giving it the label that its directory has here. Its work is
-interrupted first; the epoch ends with the move."""
+interrupted first, and what waits for a person is declined: no call runs in another directory than the one that was
+shown with it. The epoch ends with the move."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.project.directory import canonical_directory
 from holdfast.core.project.project import subpath
+from holdfast.core.runtime.end_work import interrupt_work
 from holdfast.core.session.errors import ChangesNotMoved, DestinationMismatch
 from holdfast.core.session.roots import label_of
 from holdfast.core.snapshot.errors import TransferError
@@ -59,7 +61,7 @@ class Moves:
         project = await self._project(destination)
         if project.id != session.project_id:
             raise DestinationMismatch(session.project_id, project.id)
-        await self._execution.interrupt(session_id)
+        await interrupt_work(self._execution, self._store, session_id)
         try:
             await self._carry(session, destination, project, move_changes=move_changes)
         except TransferError as error:

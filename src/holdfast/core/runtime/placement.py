@@ -72,6 +72,8 @@ class Placement:
         """`shared`: other machines use the database too, so that directories need not exist here. `keeps` tells
         whether this machine made a directory itself, as a copy for a Session, even if it is not there any more.
         `configured`: the roots of this machine, for a process that is not limited to roots; their labels count."""
+        self.own: Callable[[Location], bool] | None = None
+        """The Locations where this process recovers, if not everywhere."""
         self._nodes = nodes
         self._ownership = ownership
         self._shared = shared
@@ -102,6 +104,11 @@ class Placement:
         else:
             found = not self._shared or os.path.isdir(directory)
         return found or self._keeps(directory)
+
+    def recovers(self, location: Location) -> bool:
+        """Whether this process decides about what others left there."""
+        own = self.own is None or self.own(location) or self._keeps(location.directory)
+        return own and self.serves(location)
 
     def located(self, location: Location) -> Location:
         """The Location with the label that its directory has here. Raises ServedElsewhere if it names another."""

@@ -52,8 +52,8 @@ ANNOUNCED_SECONDS = 0.5
 """How long the last event of a Session stays, so that other processes announce the deletion to their followers."""
 SHOWN_FORKS = 5
 REST = (
-    *("control", "lease", "links", "epoch", "context_changes", "attempt", "blocked", "wakes", "work", "pause"),
-    *("partial", "total", "share", "tasks", "lineage", "audit"),
+    *("control", "lease", "links", "epoch", "context_changes", "attempt", "imports", "blocked", "wakes"),
+    *("work", "pause", "partial", "total", "share", "tasks", "lineage", "audit"),
 )
 """What a deletion leaves beside the events, by the names of the statements that remove it."""
 

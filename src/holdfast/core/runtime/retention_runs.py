@@ -20,6 +20,7 @@ from holdfast.core.database.unit import Statement, Unit
 from holdfast.core.runtime.purges import Removed
 from holdfast.core.runtime.retention import DAY, RetentionChoice
 from holdfast.core.session.errors import PurgeRefused, SessionNotFound
+from holdfast.private_files import make_directory
 from holdfast.schema.exceptions import Conflict, HoldfastError, InvalidRequest
 from holdfast.schema.ids import name_of_id
 from holdfast.schema.retention import RetentionItem, RetentionReport
@@ -131,7 +132,7 @@ class RetentionRuns:
         if not dry_run:
             await self._purges.complete()
             if export is not None:
-                await asyncio.to_thread(export.mkdir, parents=True, exist_ok=True, mode=0o700)
+                await asyncio.to_thread(make_directory, export)
             removed, gone = await self._remove(plan, export, exported, notes, told)
             removed += await self._remove_deleted(deleted, notes, told)
             pruned = (await self._snapshots.prune()).removed

@@ -48,6 +48,7 @@ from holdfast.core.process.sandbox.confinement import SANDBOX, sandbox_choice
 from holdfast.core.project.directory import canonical_directory
 from holdfast.core.project.project import Project, find_project
 from holdfast.core.project.repository import find_root
+from holdfast.core.runner.left_work import LeftWork
 from holdfast.core.runner.open_answers import OpenAnswers
 from holdfast.core.runner.services import SessionServices
 from holdfast.core.runner.titles import Titles
@@ -62,6 +63,7 @@ from holdfast.core.runtime.open_requests import OpenRequests
 from holdfast.core.runtime.overview import Overview
 from holdfast.core.runtime.paths import Paths as Paths
 from holdfast.core.runtime.paths import default_paths as default_paths
+from holdfast.core.runtime.paths import own_folders
 from holdfast.core.runtime.placement import Placement
 from holdfast.core.runtime.prompt_check import PromptCheck
 from holdfast.core.runtime.purges import Purges
@@ -105,6 +107,7 @@ from holdfast.core.web.fetch import Fetcher
 from holdfast.llm.offline import SCHEME, OfflineTransport
 from holdfast.llm.route.network import NetworkTransport
 from holdfast.llm.route.transport import SchemeTransport, Transport
+from holdfast.private_files import close_to_others
 from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location, LocationInfo, LocationProject
@@ -128,18 +131,20 @@ if TYPE_CHECKING:
     from holdfast.core.location.services import LocationServices
     from holdfast.core.page_access.page_access import PageAccess
     from holdfast.core.permission.permission import Unattended
+    from holdfast.core.permission.requests import Attended
     from holdfast.core.permission.rules import Authority
     from holdfast.core.process.sandbox.confinement import Setting
-    from holdfast.core.runner.settings import RecoveryPolicy
     from holdfast.core.runtime.disk_use import DiskUses
     from holdfast.core.runtime.gauges import Gauges
     from holdfast.core.runtime.retention_runs import RetentionRuns
+    from holdfast.core.session.activity import RecoveryPolicy
     from holdfast.schema.model import ModelRef
 else:
     inspecting = deferred("holdfast.core.inspect.inspection")
 
 HOST_DOCUMENT = "host program"
 """How diagnostics name the configuration that a host passes."""
+HOST_PRESET = "preset of the host program"
 
 
 class HostOptions(Frozen):
@@ -151,6 +156,11 @@ class HostOptions(Frozen):
     """Vouch for the configuration of every project that is opened; otherwise the user's own decisions count."""
     config: dict[str, Any] | None = None
     """A configuration document of the host, in the form of a configuration file."""
+    preset: dict[str, Any] | None = None
+    """A configuration document that counts before all files, and whose permission rules only narrow."""
+    attended: Attended | None = None
+    """Whether anybody would see a request of a Session, with its ancestors, that only a preset makes; None is
+    always. It is denied otherwise."""
     sandbox: Setting | None = None
     """The mode in which commands run; None leaves it to the environment and the user's configuration."""
     protect: bool = False
@@ -211,6 +221,11 @@ class Runtime:
     def _build(self, stack: AsyncExitStack) -> None:
         """Everything is closed in reverse: executions end first, while what they record with is still open."""
         clock, ids, here = self._clock, self._ids, directories(self._environment).replace(data=self.paths.data)
+        database = self.place if isinstance(self.place, Path) else None
+        self.own_folders = own_folders(here, self.paths, database, self._environment)
+
+        for folder in (here.state, here.data):
+            close_to_others(folder)
 
         # Storage and the Session model.
         self.database = open_database(self.place)
@@ -311,6 +326,7 @@ class Runtime:
                 tasks,
                 self.budgets,
                 self.placement,
+                LeftWork(sessions),
             ),
             failed=self.observer.counters.failed,
             goes_on=self._options.goes_on,
@@ -466,7 +482,7 @@ class Runtime:
         """Only who asks for an audit needs it."""
         from holdfast.core.inspect.audit import SessionAudit
 
-        return SessionAudit(self.log, MANIFEST, self.audit_trail, StoredTrees(self.database).member_ids)
+        return SessionAudit(self.log, self.database, MANIFEST, self.audit_trail, StoredTrees(self.database).member_ids)
 
     def limit_pending_inputs(self, most: int) -> None:
         """Refuse further inputs of a Session that has so many which the model has not seen."""
@@ -564,13 +580,16 @@ class Runtime:
             environment=environment,
             directories=here,
             configuration=[(Path(HOST_DOCUMENT), options.config)] if options.config else [],
+            preset=(Path(HOST_PRESET), options.preset) if options.preset else None,
             unattended=options.unattended,
+            attended=options.attended,
             trust=TRUST_EVERYTHING if options.trust else self.trust_store,
             owners=None if options.trust else Owners.here(environment),
             sandbox=sandbox_choice(options.sandbox or environment.get(SANDBOX)),
             before_start=ProcessProtection().apply if options.protect else None,
             own_ports=self.own_ports,
             editor=options.editor,
+            own=self.own_folders,
         )
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:

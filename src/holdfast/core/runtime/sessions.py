@@ -296,7 +296,7 @@ class Sessions:
         """What Sessions owe and no living process works on."""
         return await self._recovery.interrupted()
 
-    async def recover(self, session_id: str, decision: Literal["continue", "abandon"]) -> None:
+    async def recover(self, session_id: str, decision: Literal["continue", "abandon", "policy"]) -> None:
         await self._recovery.decide(session_id, decision)
 
     async def waits(self, session_id: str) -> list[WaitInfo]:

@@ -1,5 +1,5 @@
-"""A serving process goes on with what others leave: it watches the processes on the database, and recovers what one
-that ended left open.
+"""A process goes on with what others leave: it watches the processes on the database, and recovers what one that ended
+left open. Nodes come first, then hosts inside other programs.
 
 Invariants
 - The cost is one read for each look, however many Sessions there are.
@@ -19,11 +19,14 @@ from holdfast.core.observe.log_context import fields
 from holdfast.core.session.nodes import rank
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
     from holdfast.core.observe.counters import Counters
     from holdfast.core.runtime.recovery import Recovery
     from holdfast.core.session.node_secrets import NodeSecrets
     from holdfast.core.session.nodes import NodeInfo, Nodes
     from holdfast.core.session.ownership import Ownership
+    from holdfast.schema.location import Location
 
 LOOK_SECONDS = 0.5
 STAGGER_SECONDS = 0.3
@@ -33,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class Takeover:
-    """One for each process that serves."""
+    """One per process. It does nothing before `start` or `follow`."""
 
     def __init__(
         self,
@@ -53,6 +56,9 @@ class Takeover:
         """Processes that lived at the last look."""
         self._settled: set[str] = set()
         """Processes that were found dead or stopped, and are taken care of."""
+        self._opened: Callable[[], Collection[Location]] | None = None
+        self._looked_at: frozenset[Location] = frozenset()
+        """Locations that were open at the last look."""
         self._watching: asyncio.Task[None] | None = None
         self._working = BackgroundTasks()
 
@@ -68,6 +74,15 @@ class Takeover:
             await self._remove(dead)
         work = self._watch(recover=recover)
         self._watching = asyncio.get_running_loop().create_task(work, name="holdfast-takeover")
+
+    async def follow(self, opened: Callable[[], Collection[Location]]) -> None:
+        """As `start` for a process that is no node: it takes over what no node does, and executes nothing for others.
+        `opened` are the Locations in use; what was left at one is looked at when it opens."""
+        self._opened, self._looked_at = opened, frozenset(opened())
+        dead = await self._gone()
+        await self._recovery.start()
+        await self._remove(dead)
+        self._watching = asyncio.get_running_loop().create_task(self._watch(recover=True), name="holdfast-takeover")
 
     async def stop(self) -> None:
         """Take nothing over any more. Others see that there is no room."""
@@ -91,6 +106,9 @@ class Takeover:
             try:
                 if recover and (gone := await self._gone()):
                     self._begin(gone)
+                await self._look_at_opened()
+                if not self._nodes.announced:
+                    continue
                 self._ownership.look()
                 if self._secrets is not None:
                     await self._secrets.refresh()
@@ -98,6 +116,13 @@ class Takeover:
                 log.debug("looking for other nodes: %s", error)
             except Exception:
                 log.exception("looking for other nodes")
+
+    async def _look_at_opened(self) -> None:
+        if self._opened is None or (now := frozenset(self._opened())) == self._looked_at:
+            return
+        is_new, self._looked_at = bool(now - self._looked_at), now
+        if is_new:
+            await self._recovery.take_over((), lambda session_id: True, first=False)
 
     async def _gone(self) -> set[str]:
         """Processes that ended since the last look, or stopped."""
@@ -118,14 +143,15 @@ class Takeover:
         try:
             leased = await self._ownership.leased_to(gone)
             nodes = [owner.id for owner in await self._nodes.living()]
-            for turn in range(len(nodes)):
+            turns = range(len(nodes)) if self._nodes.announced else (len(nodes),)
+            for turn in turns:
                 if turn:
-                    await asyncio.sleep(STAGGER_SECONDS)
+                    await asyncio.sleep(STAGGER_SECONDS if self._nodes.announced else STAGGER_SECONDS * turn)
 
                 def mine(session_id: str, turn: int = turn) -> bool:
-                    return rank(self._nodes.id, nodes, session_id) == turn
+                    return not self._nodes.announced or rank(self._nodes.id, nodes, session_id) == turn
 
-                await self._recovery.take_over(leased, mine, first=turn == 0)
+                await self._recovery.take_over(leased, mine, first=turn == turns[0])
             await self._remove(gone)
         except StorageError as error:
             log.warning("what %s left was not looked through: %s", ", ".join(sorted(gone)), error)

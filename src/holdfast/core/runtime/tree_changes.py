@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from holdfast.core.session.activity import is_continued
+from holdfast.core.runtime.end_work import interrupt_work
 from holdfast.core.session.errors import SessionHasChildren, SessionNotFound
 from holdfast.core.session.removal import not_written_to, used
 
@@ -110,18 +110,14 @@ class TreeChanges:
                     await self._records.release(member.id)
 
     async def interrupt_one(self, session_id: str) -> None:
-        """Interrupt a Session, with the tasks that its calls wait for. Work that an ended process left, and that a
-        process is about to go on with by itself, is given up."""
+        """Interrupt a Session, with the tasks that its calls wait for. Of what an ended process left, calls that wait
+        for a person are declined, and work that a process is about to continue is given up."""
         await self._execution.let_begin(session_id)
         paused = await self._store.pause(session_id) is not None
         if paused or session_id in await self._execution.active():
             await self._inbox.hold_back(session_id)
         if not paused:
-            left = await self._store.activity(session_id)
-            await self._execution.interrupt(session_id)
-            now = await self._store.activity(session_id)
-            if left is not None and now is not None and now.seq == left.seq and is_continued(now):
-                await self._execution.stop(session_id)
+            await interrupt_work(self._execution, self._store, session_id)
             return
         await self._execution.stop(session_id)  # what waits for a budget is not executed
         await self._execution.child_ended(session_id)

@@ -29,6 +29,9 @@ class Unstarted:
     def of(self, session_id: str) -> frozenset[str]:
         return self._inputs.get(session_id, frozenset())
 
+    def has(self, session_id: str) -> bool:
+        return session_id in self._inputs
+
     def forget(self, session_id: str) -> None:
         self._inputs.pop(session_id, None)
 

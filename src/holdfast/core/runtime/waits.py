@@ -260,8 +260,9 @@ def blocked_wait(blocked: Blocked) -> WaitInfo:
 
 
 def recovery_wait(status: InterruptedActivity) -> WaitInfo:
-    needed = "a process that goes on" if status.safe else "a decision"
-    return WaitInfo(kind="recovery", since=status.since, what=f"{needed}: {status.what}", ends=status.next)
+    needed = "a decision" if status.decision else "a process that goes on"
+    what = f"{needed}: {status.what}"
+    return WaitInfo(kind="recovery", since=status.since, what=what, ends=status.next, calls=status.calls)
 
 
 def _shell(shell: OpenShell) -> WaitInfo:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 RECORD_BYTES = 64 * 1024
 LINE_CHARACTERS = 2000
 CUT = "..."
+SURROGATES = "surrogateescape"
 MOST_SUBMATCHES = 100
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ class Match(NamedTuple):
     """Positions are in bytes: `offset` of the line in the file, positions of submatches in the line."""
 
     path: str
+    """Bytes that are not UTF-8 are surrogates, so that it can be opened."""
     line: int
     offset: int
     text: str
@@ -102,10 +104,10 @@ class _EngineText(msgspec.Struct):
     text: str | None = None
     bytes: str | None = None
 
-    def decode(self) -> str:
+    def decode(self, errors: str = "replace") -> str:
         if self.text is not None:
             return self.text
-        return base64.b64decode(self.bytes or "").decode("utf-8", "replace")
+        return base64.b64decode(self.bytes or "").decode("utf-8", errors)
 
 
 class _Submatch(msgspec.Struct):
@@ -137,11 +139,11 @@ def _match(record: bytes) -> Match | None:
         log.warning("a record of the search engine cannot be read: %r", record[:200])
         return None
     return Match(
-        _relative(data.path.decode()),
+        _relative(data.path.decode(SURROGATES)),
         data.line_number,
         data.absolute_offset,
-        _line(data.lines.decode()),
-        tuple(Submatch(_cut(one.match.decode()), one.start, one.end) for one in data.submatches[:MOST_SUBMATCHES]),
+        shown_line(data.lines.decode()),
+        tuple(Submatch(cut(one.match.decode()), one.start, one.end) for one in data.submatches[:MOST_SUBMATCHES]),
     )
 
 
@@ -163,9 +165,9 @@ class _Overlong:
         head = _HEAD.match(self._beginning)
         if head is None or self._place is None:
             return None
-        path = msgspec.json.decode(head[1], type=_EngineText).decode()
+        path = msgspec.json.decode(head[1], type=_EngineText).decode(SURROGATES)
         text = _beginning_of(head[2] == b"bytes", self._beginning[head.end() :])
-        return Match(_relative(path), int(self._place[1]), int(self._place[2]), _line(text), ())
+        return Match(_relative(path), int(self._place[1]), int(self._place[2]), shown_line(text), ())
 
 
 # Quotes inside the engine's strings are escaped, so file content cannot imitate these patterns.
@@ -193,9 +195,10 @@ def _relative(path: str) -> str:
     return path.removeprefix("./")
 
 
-def _line(text: str) -> str:
-    return _cut(text.removesuffix("\n").removesuffix("\r"))
+def shown_line(text: str) -> str:
+    """A line as it is shown, with or without its end."""
+    return cut(text.removesuffix("\n").removesuffix("\r"))
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
     return text if len(text) <= LINE_CHARACTERS else text[:LINE_CHARACTERS] + CUT

@@ -1,28 +1,37 @@
-"""What a Session owes: input was promoted, and the last step for it has not ended. How far it came, and what is safe to
-do about it when its process has gone."""
+"""What a Session owes: input was promoted, and the last step for it has not ended. How far it came, and what is done
+about it when its process has gone.
+
+Invariants
+- Work of which nothing was sent that is not recorded to its end continues under every policy.
+- A call that may have started is never executed again. Under the policies `ask` and `safe` a person decides before the
+  model is asked again after such a call.
+- A process continues the same work at most `MOST_ATTEMPTS` times without progress."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.insight import InterruptedActivity
+from holdfast.schema.insight import InterruptedActivity, UnsettledCall
 from holdfast.schema.session import Tokens  # noqa: TC001 - msgspec reads the annotations of rows
 
 if TYPE_CHECKING:
     from holdfast.schema.insight import Stage
     from holdfast.schema.model import ModelRef
 
+RecoveryPolicy = Literal["ask", "safe", "always", "abandon"]
+Decision = Literal["continue", "person", "abandon", "wait"]
+"""What becomes of work that a process left: the model is asked, a person decides, it is closed, or the answer to a
+request is waited for."""
+
 MOST_ATTEMPTS = 3
-"""How often in a row processes go on by themselves with the same work; it may be what ends them."""
+"""How often in a row processes continue the same work by themselves; it may be what ends them."""
 
 HELD = 1_000_000
-"""As the number of attempts: the Session came with a bundle, and no process goes on with it by itself."""
+"""As the number of attempts: the Session came with a bundle, and no process continues it by itself."""
 
 UNSENT = ("promoted", "compacting", "between")
 """Stages in which nothing has been sent that is not recorded to its end."""
-GOES_ON = (*UNSENT, "subagent")
-"""Stages from which a process goes on by itself."""
 
 WHAT: dict[Stage, str] = {
     "promoted": "the prompt was taken up and not yet sent to the model",
@@ -33,6 +42,8 @@ WHAT: dict[Stage, str] = {
     "waiting": "a tool call waits for a person",
     "subagent": "a tool call waits for a subagent",
 }
+SHOWN_CALLS = 3
+COMMAND_CHARACTERS = 100
 
 
 class Used(Frozen):
@@ -70,7 +81,19 @@ class Activity(Frozen):
     delegates: bool
     """Whether a call waits for a child."""
     attempts: int
-    """How often a process went on with it after another one had left it."""
+    """How often a process continued it after another one had left it, without progress."""
+    decision_seq: int | None = None
+    """The sequence of the decision that left it to a person, or to the answer to a request."""
+    calls: tuple[UnsettledCall, ...] = ()
+    """The calls of the open step that may have started and have no outcome."""
+
+
+class Cause(Frozen):
+    """Why a process continues work that another one left."""
+
+    by: Literal["policy", "person"]
+    policy: RecoveryPolicy | None = None
+    """None where work continues under every policy."""
 
 
 def stage_of(activity: Activity) -> Stage:
@@ -82,7 +105,22 @@ def stage_of(activity: Activity) -> Stage:
 
 
 def goes_on_by_itself(activity: Activity) -> bool:
-    return activity.attempts < MOST_ATTEMPTS and (activity.suspended or stage_of(activity) in GOES_ON)
+    """Whether a process continues it under every policy."""
+    return activity.attempts < MOST_ATTEMPTS and _continues_always(activity)
+
+
+def decide(activity: Activity, policy: RecoveryPolicy) -> Decision:
+    """The decision of a process that finds this work without a living process."""
+    if is_held(activity):
+        return "person"
+    if stage_of(activity) == "waiting":
+        return "wait"
+    if not _continues_always(activity):
+        if policy == "abandon":
+            return "abandon"
+        if policy == "ask" or (policy == "safe" and activity.calls):
+            return "person"
+    return "continue" if activity.attempts < MOST_ATTEMPTS else "person"
 
 
 def is_held(activity: Activity) -> bool:
@@ -90,33 +128,58 @@ def is_held(activity: Activity) -> bool:
     return activity.attempts >= HELD
 
 
-def is_continued(activity: Activity) -> bool:
-    """Whether a process that finds this goes on with it at once, without an answer or a decision."""
-    return goes_on_by_itself(activity) and stage_of(activity) != "waiting"
-
-
 def needs_decision(activity: Activity) -> bool:
-    """Whether no process goes on with it, and no answer to a request does: a person has to decide."""
-    return not goes_on_by_itself(activity) and stage_of(activity) != "waiting"
+    """Whether it was left to a person: no process continues it, and no answer to a request does."""
+    if stage_of(activity) == "waiting":
+        return False
+    undecided = activity.decision_seq is not None and not _continues_always(activity)
+    return activity.attempts >= MOST_ATTEMPTS or undecided
+
+
+def is_continued(activity: Activity) -> bool:
+    """Whether a process that finds this does something about it at once, without an answer or the decision of a
+    person."""
+    return not needs_decision(activity) and stage_of(activity) != "waiting"
 
 
 def described(activity: Activity) -> InterruptedActivity:
     stage, turn = stage_of(activity), activity.turn
+    what = WHAT[stage]
+    if activity.calls:
+        what += f"; nobody knows whether {_named(activity.calls)} had an effect"
     return InterruptedActivity(
         session_id=activity.session_id,
         seq=activity.seq,
         stage=stage,
         since=activity.since,
         suspended=activity.suspended,
-        safe=activity.suspended or stage in (*GOES_ON, "waiting"),
-        what=f"stopped by a shutdown: {WHAT[stage]}" if activity.suspended else WHAT[stage],
+        safe=not activity.calls,
+        decision=needs_decision(activity),
+        what=f"stopped by a shutdown: {what}" if activity.suspended else what,
         next=_next(activity, stage),
         agent=turn.agent if turn else None,
         model=turn.model if turn else None,
         attempt=turn.attempt if turn else None,
         message_id=turn.message_id if turn else None,
         dispatched=turn.dispatched if turn else None,
+        calls=activity.calls,
     )
+
+
+def _continues_always(activity: Activity) -> bool:
+    stage = stage_of(activity)
+    return activity.suspended or stage in UNSENT or (stage == "subagent" and not activity.calls)
+
+
+def _named(calls: tuple[UnsettledCall, ...]) -> str:
+    names = [f"{call.tool} `{_short(call.command)}`" if call.command else call.tool for call in calls[:SHOWN_CALLS]]
+    more = len(calls) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")
+
+
+def _short(command: str) -> str:
+    line = " ".join(command.split())
+    return line if len(line) <= COMMAND_CHARACTERS else line[: COMMAND_CHARACTERS - 1] + "…"
 
 
 def _next(activity: Activity, stage: Stage) -> str:
@@ -124,9 +187,11 @@ def _next(activity: Activity, stage: Stage) -> str:
         return "an answer executes it; a new prompt ends it"
     if goes_on_by_itself(activity):
         return "a server goes on with it by itself"
-    decide = f"`holdfast sessions recover {activity.session_id} --continue`, or --abandon, decides"
+    ways = f"`holdfast sessions recover {activity.session_id} --continue`, or --abandon, decides"
+    if not needs_decision(activity):
+        return f"a server decides by `holdfast.recovery`; {ways} before"
     if is_held(activity):
-        return f"it came with a bundle; {decide}"
+        return f"it came with a bundle; {ways}"
     if activity.attempts >= MOST_ATTEMPTS:
-        return f"it was tried {activity.attempts} times and did not come to its end; {decide}"
-    return decide
+        return f"it was tried {activity.attempts} times and did not come to its end; {ways}"
+    return ways

@@ -16,7 +16,7 @@ from holdfast.core.session.projected_rows import (
 )
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode_text
-from holdfast.schema.turn_event import TurnAbandoned, TurnAnswered, TurnDispatched
+from holdfast.schema.turn_event import RecoveryDecided, TurnAbandoned, TurnAnswered, TurnDispatched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +45,13 @@ def turn_answered(event: Projected) -> tuple[Statement, ...]:
 
 def turn_abandoned(event: Projected) -> tuple[Statement, ...]:
     return break_off(event.data)
+
+
+def recovery_decided(event: Projected) -> tuple[Statement, ...]:
+    """Only work that is left to somebody stays as it is; the events after this one say what becomes of other work."""
+    data: RecoveryDecided = event.data
+    left = data.decision in ("person", "wait")
+    return (Statement("activity.decide", {"session_id": data.session_id}),) if left else ()
 
 
 def activity_ended(event: Projected) -> tuple[Statement, ...]:
@@ -105,6 +112,7 @@ ACTIVITY_PROJECTORS: dict[type[Record], Projector] = {
     TurnDispatched: turn_dispatched,
     TurnAnswered: turn_answered,
     TurnAbandoned: turn_abandoned,
+    RecoveryDecided: recovery_decided,
     ev.ActivityEnded: activity_ended,
     ev.ActivitySuspended: activity_suspended,
     ev.PermissionAsked: permission_asked,
@@ -119,6 +127,14 @@ ACTIVITY_PROJECTORS: dict[type[Record], Projector] = {
 }
 
 
+CLOSED = {
+    "permission": encode_text({"reply": "reject", "cause": "interrupted"}),
+    "question": encode_text({"rejected": "interrupted"}),
+    "form": encode_text({"cancelled": "interrupted"}),
+}
+"""The answer to a request that came from elsewhere: nobody here can give another one."""
+
+
 def _request(data: ev.PermissionAsked | ev.QuestionAsked | ev.FormAsked, kind: str, agent: str | None) -> Statement:
     row: dict[str, Value] = {
         "session_id": data.session_id,
@@ -129,6 +145,7 @@ def _request(data: ev.PermissionAsked | ev.QuestionAsked | ev.FormAsked, kind: s
         "timestamp": data.timestamp,
         "resumable": int(data.resumable is True),
         "owner": data.owner if isinstance(data, ev.PermissionAsked) else None,
+        "closed": CLOSED[kind],
     }
     return Statement("request.insert", row)
 

@@ -285,6 +285,10 @@ class AlreadyAnswered(Refused):
     """The request has an answer."""
 
 
+class AlreadyDecided(Refused):
+    """Somebody decided about the work that was left, or continues it."""
+
+
 class AlreadyTaken(Refused):
     """The answer was already taken by whoever asked."""
 

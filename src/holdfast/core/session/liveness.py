@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.core.database.database import SqliteDatabase
+from holdfast.private_files import make_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +67,7 @@ class FileLiveness:
 
     async def hold(self, owner_id: str) -> None:
         if self._lock is None:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_directory(self._folder)
             self._lock = os.open(self._folder / owner_id, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

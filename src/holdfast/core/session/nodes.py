@@ -14,7 +14,6 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from holdfast.core.database.unit import Statement, Unit
-from holdfast.core.session.ownership import EXPIRY_SECONDS
 from holdfast.core.session.roots import have, label_of, serve
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
@@ -51,6 +50,8 @@ class Owner(Frozen):
     pid: int
     age: int
     """How long ago it reported, in milliseconds."""
+    beat: int
+    """When it reported, by its clock or that of the database."""
     locked: int | None
     """For `Liveness`."""
     serves: bool
@@ -159,7 +160,8 @@ class Nodes:
         if self.ended(owner):
             return False
         reports = owner.holds or self._liveness.beats_idle
-        return owner.id == self.id or not reports or owner.age < EXPIRY_SECONDS * 1000
+        stopped = self._ownership.heartbeats.stopped
+        return owner.id == self.id or not reports or not stopped(owner.id, owner.beat, owner.age)
 
     async def remove(self, owner_ids: Iterable[str]) -> None:
         """Remove the rows of dead processes. Their leases become free."""

@@ -24,6 +24,7 @@ from msgspec.structs import asdict
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Fence, Statement, Unit
 from holdfast.core.session.errors import LeaseLost
+from holdfast.core.session.heartbeats import Heartbeats
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -42,20 +43,20 @@ if TYPE_CHECKING:
 LEAVE_SECONDS = 10.0
 """How long a process that ends waits for a database that is away."""
 BEAT_SECONDS = 2.0
-EXPIRY_SECONDS = 30.0
 LOOK_SECONDS = 0.05
 
 log = logging.getLogger(__name__)
 
 
 class Held(Frozen):
-    """A lease that somebody holds. `age` is how long ago the owner reported, in milliseconds; `locked` is for
-    `Liveness`."""
+    """A lease that somebody holds. `age` is how long ago the owner reported, in milliseconds, and `beat` when;
+    `locked` is for `Liveness`."""
 
     session_id: str
     owner_id: str
     token: int
     age: int | None
+    beat: int | None
     locked: int | None
 
 
@@ -66,12 +67,13 @@ class LeaseRow(Frozen):
     owner_id: str | None
     token: int
     age: int | None
+    beat: int | None
     locked: int | None
 
     def held_by_other(self, own_id: str) -> Held | None:
         if not self.owner_id or self.owner_id == own_id:
             return None
-        return Held(self.session_id, self.owner_id, self.token, self.age, self.locked)
+        return Held(self.session_id, self.owner_id, self.token, self.age, self.beat, self.locked)
 
 
 ControlKind = Literal["interrupt", "interrupt_quietly", "background"]
@@ -145,6 +147,7 @@ class Ownership:
         self._ids = ids
         self._liveness = liveness
         self.id = ids.of("own")
+        self.heartbeats = Heartbeats()
         self._holding = False
         self._held: dict[str, Lease] = {}
         self._watching = ExitStack()
@@ -353,7 +356,7 @@ class Ownership:
     def _alive(self, holder: Held) -> bool:
         if not self._liveness.lives(holder.owner_id, holder.locked):
             return False
-        return holder.age is not None and holder.age < EXPIRY_SECONDS * 1000
+        return holder.beat is not None and not self.heartbeats.stopped(holder.owner_id, holder.beat, holder.age or 0)
 
     def _beat_statement(self) -> Statement:
         number = self._liveness.number(self.id)

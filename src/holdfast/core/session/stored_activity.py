@@ -8,9 +8,9 @@ from holdfast.core.session.activity import Activity, OpenTurn, Used
 from holdfast.core.session.answer_outcome import ActivityEnd
 from holdfast.core.session.stored_messages import OpenCall, StoredMessages
 from holdfast.core.session.stored_tasks import StoredTasks
-from holdfast.schema.codec import encode_text
+from holdfast.schema.codec import decoder, encode_text
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.insight import Outcome
+from holdfast.schema.insight import Outcome, UnsettledCall
 from holdfast.schema.model import ModelRef  # noqa: TC001 - msgspec reads the annotations of rows
 from holdfast.schema.turn_event import TurnDispatched  # noqa: TC001 - as above
 
@@ -156,6 +156,9 @@ class ActivityRow(Frozen):
     asks: bool
     delegates: bool
     attempts: int
+    decision_seq: int | None
+    calls: str | None
+    """As JSON."""
 
     def activity(self) -> Activity:
         return Activity(
@@ -169,6 +172,8 @@ class ActivityRow(Frozen):
             asks=self.asks,
             delegates=self.delegates,
             attempts=self.attempts,
+            decision_seq=self.decision_seq,
+            calls=decoder(tuple[UnsettledCall, ...]).decode(self.calls) if self.calls is not None else (),
         )
 
     def _turn(self) -> OpenTurn | None:

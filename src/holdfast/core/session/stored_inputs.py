@@ -9,7 +9,7 @@ from holdfast.schema.frozen import Frozen
 from holdfast.schema.prompt import Admission, Delivery, InputKind, Prompt, PromptOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from holdfast.core.database.database import Reads
     from holdfast.core.database.unit import Row
@@ -36,6 +36,10 @@ class StoredInputs:
         rows = await self._database.fetch("inbox.pending", {"session_id": session_id}, into=InputRow)
         return [row.admission() for row in rows]
 
+    async def prompted_since(self, session_id: str, seq: int) -> bool:
+        """Whether a prompt that joins at the next boundary and asks for an answer was admitted after this sequence."""
+        return bool(await self._database.fetch("inbox.prompt_since", {"session_id": session_id, "after": seq}))
+
     async def waiting(self, session_id: str) -> frozenset[str]:
         """The deliveries of which something is pending."""
         rows = await self._database.fetch("inbox.waiting", {"session_id": session_id})
@@ -49,10 +53,6 @@ class StoredInputs:
     async def lost_wakes(self, limit: int) -> list[str]:
         """Sessions with pending input for which a process requested a wake."""
         return [str(row[0]) for row in await self._database.fetch("inbox.lost_wakes", {"limit": limit})]
-
-    async def passed_over(self, input_ids: Iterable[str]) -> bool:
-        """Whether drains continued without all of these inputs, which then wait for a person's decision."""
-        return all([await self._database.fetch("inbox.passed_over", {"id": id}) for id in input_ids])
 
 
 class InputRow(Frozen):

@@ -267,8 +267,6 @@ class Tasks:
             task, known = await self._record(call, work, parent), work.child_id is not None
         else:
             place.take()
-            if not task.background:
-                self._wakeups.go_on(task.child_id)  # the process that worked on it may be gone
         if task.background:
             self._recorded += 1
             place.free()  # its row counts
@@ -342,7 +340,10 @@ class Tasks:
                 )
         except (SessionDeleted, SessionNotFound, PromptConflict, PromptWithdrawn):
             return  # somebody took it away: the task is over
-        self._wakeups.session(task.child_id)
+        if known and not task.background:
+            self._wakeups.go_on(task.child_id)  # the process that worked on it may be gone
+        else:
+            self._wakeups.session(task.child_id)
 
     # -- waiting -------------------------------------------------------------------------------------------------
 

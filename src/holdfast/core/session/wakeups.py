@@ -48,7 +48,8 @@ class Wakeups:
         return self._worker is not None and self._worker.here(session_id)
 
     def go_on(self, session_id: str) -> None:
-        """Go on with what an ended process left in this Session, if that is safe. Returns at once."""
+        """Decide about what an ended process left in this Session, as the policy says; then look for input. Returns at
+        once."""
         if self._worker is not None:
             self._worker.go_on(session_id)
 

@@ -4,7 +4,7 @@ Every simple command is one resource, so `git status *` does not cover what foll
 written and in a normalised form, so that a rule for `rm *` also matches `"rm" -r`, `/bin/rm` and `X=1 rm`.
 
 Invariants
-- Unless the user chooses more, a saved approval covers exactly this text: not its parts, and no pattern.
+- Unless the user chooses more, a saved approval covers exactly this text in this directory: not its parts, no pattern.
 - The resources of a command are bounded in number and in size."""
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.shell.arity import arity
-from holdfast.core.shell.evaluators import DECLARATIONS, EVALUATORS, SHELLS, evaluates, is_interpreter
+from holdfast.core.shell.evaluators import evaluates
+from holdfast.core.shell.variables import decides_what_runs
 from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
@@ -41,10 +42,23 @@ ASSIGNING = frozenset({"doas", "env", "sudo", "time"})
 
 READS_COMMANDS = frozenset({"ed", "ex", "mysql", "psql", "sqlite3", "ssh"})
 """Programs that execute commands from their input."""
-SCRIPTED = frozenset({"awk", "gawk", "sed"})
-DESTRUCTIVE = frozenset({"dd", "find", "mkfs", "rm", "rsync", "shred"})
-NO_PREFIX = SHELLS | EVALUATORS | DECLARATIONS | WRAPPERS.keys() | READS_COMMANDS | SCRIPTED | DESTRUCTIVE
-"""No prefix pattern is offered for these and for interpreters: it would approve arbitrary or destructive commands."""
+PREFIXES = frozenset(
+    """
+    b2sum basename cat cksum cmp comm cut df dirname du echo egrep expand expr false fgrep fold free grep groups head
+    hexdump id join jq ls md5sum mkdir nl nproc od paste pgrep printf ps pwd readlink realpath rev rmdir seq sha1sum
+    sha224sum sha256sum sha384sum sha512sum stat strings sum tac tail touch tr true tty type uname unexpand uptime wc
+    which who whoami
+    """.split()  # noqa: SIM905 - a list of words reads best as words
+)
+"""Commands for which a prefix is offered: those that only do what they say, whatever their arguments. None of them runs
+another program, changes what exists, or decides what later commands mean."""
+GIT_PREFIXES = frozenset(
+    """
+    add blame cherry commit count-objects describe for-each-ref ls-files ls-tree merge-base name-rev rev-parse show-ref
+    status
+    """.split()  # noqa: SIM905
+)
+"""The same for subcommands of git. `log`, `diff` and `show` write to any file, and `grep` starts any program."""
 READABLE_DEVICES = frozenset({"/dev/null", "/dev/stdin"})
 
 
@@ -55,8 +69,10 @@ class Approval(NamedTuple):
     """Approvals that can be saved: the exact command first, then broader patterns."""
 
 
-def approval(script: Script) -> Approval:
-    digest = hashlib.sha256(script.text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+def approval(script: Script, directory: str = "", *, prefixes: bool = True) -> Approval:
+    """`directory` is where the command runs, relative to the project; empty at its root. It is a part of what is
+    approved as a whole. `prefixes` are offered only where the command runs in the Session's own directory."""
+    digest = _digest(script.text)
     inner = [nested_commands(one.words) for one in script.commands]
     started = [words for found in inner if found is not None for words in found]
     resources = list(dict.fromkeys(_resources(script, started)))
@@ -69,15 +85,23 @@ def approval(script: Script) -> Approval:
     if opaque:
         # Only the pattern `*` matches all of these, because of the digest.
         resources = [script.text, *resources[:MOST_RESOURCES], f"{OPAQUE}{digest}"]
-    whole = f"{EXACT}{digest}" if _NOT_LITERAL.search(script.text) else script.text
-    prefixes = () if opaque else filter(None, map(_prefix, script.commands))
-    return Approval(tuple(dict.fromkeys(resources)), tuple(dict.fromkeys([whole, *prefixes])))
+    whole = script.text
+    if directory:
+        whole = f"{EXACT}{_digest(directory + chr(0) + script.text)}"
+    elif _NOT_LITERAL.search(whole):
+        whole = f"{EXACT}{digest}"
+    offered = filter(None, map(_prefix, script.commands)) if prefixes and not opaque else ()
+    return Approval(tuple(dict.fromkeys(resources)), tuple(dict.fromkeys([whole, *offered])))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _resources(script: Script, started: Sequence[Sequence[Word]]) -> Iterator[str]:
     for one in script.commands:
         yield from _forms(one)
-    yield from map(_plain, started)
+    yield from map(normal_form, started)
     for target in script.outputs:
         yield f"> {target.source}"
     for target in script.inputs:
@@ -99,7 +123,10 @@ def nested_commands(words: Sequence[Word]) -> list[Sequence[Word]] | None:
     while waiting:
         words = waiting.pop()
         name = _name(words)
-        starts = list(_executed(words)) if name == "find" else [_behind(name, words)] if name in WRAPPERS else []
+        starts = list(executed_by_find(words)) if name == "find" else [_behind(name, words)] if name in WRAPPERS else []
+        assigned = words[1:] if name in ASSIGNING else ()
+        if any("=" in word.source and decides_what_runs(word.value or word.source) for word in assigned):
+            return None
         for started in filter(None, starts):
             if evaluates(started) or (started[0].value or "").startswith("-") or len(found) >= MOST_STARTED:
                 return None
@@ -119,7 +146,7 @@ def _behind(wrapper: str, words: Sequence[Word]) -> Sequence[Word]:
     return words[start + operands :]
 
 
-def _executed(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
+def executed_by_find(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
     """The commands that `find` runs: the words between `-exec` and its terminator."""
     start: int | None = None
     for index, word in enumerate(words):
@@ -137,10 +164,10 @@ def _name(words: Sequence[Word]) -> str:
 def _forms(command: SimpleCommand) -> Iterator[str]:
     yield command.source
     if command.words:
-        yield _plain(command.words)
+        yield normal_form(command.words)
 
 
-def _plain(words: Sequence[Word]) -> str:
+def normal_form(words: Sequence[Word]) -> str:
     """The normalised form: single spaces, the name without its path, and no quotes in the subcommand words."""
     if not words:
         return ""
@@ -153,18 +180,14 @@ def _plain(words: Sequence[Word]) -> str:
 
 
 def _prefix(command: SimpleCommand) -> str | None:
-    """A pattern for the command and subcommand words; None if they are incomplete, contain an option, or are not
-    literal."""
-    values = [word.value or "" for word in command.words]
-    beginning = values[: arity(values)]
-    if command.assignments or not beginning or len(beginning) < arity(values):
+    """A pattern for all uses of the command, if one is offered for it."""
+    if command.assignments or not command.words:
         return None
-    name = _name(command.words)
-    if name in NO_PREFIX or is_interpreter(name) or not all(map(_PLAIN_WORD.fullmatch, beginning)):
-        return None
-    return " ".join([*beginning, "*"])
+    name, subcommand = [*(word.value for word in command.words), None][:2]
+    if name == "git":
+        return f"git {subcommand} *" if subcommand in GIT_PREFIXES else None
+    return f"{name} *" if name in PREFIXES else None
 
 
-_PLAIN_WORD = pattern(r"[\w./:@+][\w./:@+-]*")
 # A saved approval of such a text would match other texts too.
 _NOT_LITERAL = pattern(rf"[*?]|\A{EXACT}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.core.shell.variables import decides_what_runs
 from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
@@ -37,7 +38,10 @@ def evaluates(words: Sequence[Word]) -> bool:
     if name in EVALUATORS:
         return True
     if name in DECLARATIONS:
-        return not all(_DECLARATION.fullmatch(word.source) for word in arguments)
+        return not all(
+            _DECLARATION.fullmatch(word.source) and not decides_what_runs(word.value or word.source)
+            for word in arguments
+        )
     if name in ("test", "["):
         return not _is_plain_test(arguments)
     if name == "printf":
@@ -92,7 +96,8 @@ def _is_plain_test(arguments: Sequence[Word]) -> bool:
 
 _PLAIN_NAME = pattern(r"[\w./+:@%,=-]+|\[")
 _DECLARATION = pattern(r"(?s)-[a-hj-mo-zA-Z]+|[A-Za-z_]\w*(?:=.*)?|\$!|[0-9]+")
-_SET_OPTION = pattern(r"[-+][eux]+o?|[-+]o|pipefail|errexit|nounset|xtrace")
+# Not `x`: with it, shells expand PS4 before each command.
+_SET_OPTION = pattern(r"[-+][eu]+o?|[-+]o|pipefail|errexit|nounset")
 _ABOUT_ITSELF = frozenset({"--help", "--version", "-V", "-h", "-v"})
 _ONE_WORD = pattern(r'"[^"]*"')
 _UNARY = frozenset(f"-{letter}" for letter in "abcdefghkLnoOprsStuwxzGN")

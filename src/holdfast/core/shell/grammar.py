@@ -12,6 +12,7 @@ from __future__ import annotations
 from holdfast.core.shell.evaluators import evaluates, has_subscript
 from holdfast.core.shell.guess import guessed_commands
 from holdfast.core.shell.script import Script, SimpleCommand, Word
+from holdfast.core.shell.variables import decides_what_runs
 from holdfast.core.shell.words import Cursor, Unclear, WordReader
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.pattern import pattern
@@ -53,6 +54,8 @@ def parse(command: str) -> Script:
 
 
 def _is_opaque(command: SimpleCommand) -> bool:
+    if any(decides_what_runs(word.source) for word in command.assignments):
+        return True
     return evaluates(command.words) or any(has_subscript(word.value or "") for word in command.words)
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST_DIRECTORIES = 20
 LONGEST_PATH = 4096
+STREAMS = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+"""Devices that stand for no directory: nothing is kept there."""
 
 
 def external_directories(script: Script, workdir: Path, home: str) -> tuple[str, ...]:
@@ -25,7 +27,7 @@ def external_directories(script: Script, workdir: Path, home: str) -> tuple[str,
     found: dict[str, None] = {}
     for text, is_directory in (*_mentions(script), *(_tokens(script.text) if script.opaque else ())):
         path = _absolute(text, home)
-        if path is not None and not contains(str(workdir), path):
+        if path is not None and path not in STREAMS and not contains(str(workdir), path):
             found[path if is_directory else os.path.dirname(path)] = None
     return tuple(found)[:MOST_DIRECTORIES]
 

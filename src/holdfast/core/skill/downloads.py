@@ -24,6 +24,7 @@ from holdfast.core.skill.index import VERSION_FILE, IndexEntry, main_file, parse
 from holdfast.core.skill.reader import SkillFiles
 from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.fetch import Budget
+from holdfast.private_files import make_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +104,7 @@ class SkillDownloads:
     async def _run_refresh(self, base: str) -> None:
         wait = RETRY_SECONDS
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_directory(self._folder)
             with try_lock(self._folder / f"{_hash(base)}.lock") as mine:
                 if mine:
                     await self._refresh(base)

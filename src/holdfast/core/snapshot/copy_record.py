@@ -19,6 +19,7 @@ import msgspec
 from holdfast.core.atomic_write import atomic_write
 from holdfast.core.filesystem.canonical import contains
 from holdfast.core.project.repository import read_small
+from holdfast.private_files import make_directory
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.ids import name_of_id
 from holdfast.schema.pattern import pattern
@@ -105,7 +106,7 @@ class CopyFolder:
         return found if found is not None and name_of_id(found.session_id) == name else None
 
     def create(self) -> None:
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(self.path)
 
     def write(self, record: CopyRecord) -> None:
         atomic_write(self.record(record.session_id), msgspec.json.encode(record))

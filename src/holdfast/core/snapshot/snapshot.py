@@ -2,8 +2,9 @@
 touched.
 
 Invariants
-- Capturing a tree changes no file, and equal states give the same tree.
-- Restored paths are inside the worktree; git refuses others.
+- Capturing a tree changes no file, and equal states give the same tree. A tree has only what was read from inside the
+  worktree (verified_content.py).
+- Restored paths are inside the worktree, whatever is renamed during a restore (written_files.py).
 - The repository's and the user's configuration are not read: no filter runs and no line ending changes, so files are
   restored byte for byte. Nested repositories are not part of a tree, nor is the repository's own git directory.
 - The store is shared by all Locations and processes of the project, and by its isolated copies; an index is not.
@@ -26,8 +27,12 @@ from typing import TYPE_CHECKING
 from holdfast.core.diagnostic import Diagnostic
 from holdfast.core.process.git import Git, GitFailed, literal_pathspecs, split_nul
 from holdfast.core.process.git_directory import create_git_directory
+from holdfast.core.run_to_completion import run_to_completion
 from holdfast.core.snapshot.errors import Operation, SnapshotError
 from holdfast.core.snapshot.limits import ExcludedFiles, SnapshotLimits, TooMuch, check_entries, files_too_large
+from holdfast.core.snapshot.verified_content import Correction, corrections
+from holdfast.core.snapshot.written_files import SUBMODULE, entries_of, index_entries, write_files
+from holdfast.private_files import make_directory
 from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.pattern import pattern
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from holdfast.core.process.process import Sink
     from holdfast.core.project.project import Project
     from holdfast.core.snapshot import selection as file_selection
 else:
@@ -46,9 +52,11 @@ PATCHES_LIMIT = 4 * 1024 * 1024
 PATCHED_FILES = 500
 """How many files of a comparison get a patch; the others only get line counts."""
 FROM_INPUT = ("--pathspec-from-file=-", "--pathspec-file-nul")
+LIST_TREE = ("ls-tree", "-r", "-z", "--full-tree")
 PATCH = ("diff-tree", "-p", "--no-renames", "--no-ext-diff", "--no-textconv")
 ADD_TO_INDEX = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
 REMOVE_FROM_INDEX = ("update-index", "--force-remove", "-z", "--stdin")
+STORE_BLOB = ("hash-object", "-w", "--no-filters", "--stdin")
 UNUSABLE_FILES = 8
 """How many files may fail in one capture, because they are being written at that moment."""
 KEPT_INDEX = "kept-index"
@@ -57,7 +65,6 @@ OLD_INDEX = "index"
 """The index file of earlier versions, which included nested repositories."""
 ATTRIBUTES = "* -text !filter !ident !working-tree-encoding\n"
 """Attributes in our git directory; they override the project's and disable all conversions."""
-GITLINK = b"160000"
 LEFT_SECONDS = 24 * 60 * 60
 """An unused index older than this was left by a killed process."""
 SLOW_SECONDS = 5.0
@@ -191,18 +198,19 @@ class Snapshots:
         async with self._turn:
             await self._prepare()
             self._tree = None
-            listed = await self._git("restore", "ls-tree", "-r", "-z", "--full-tree", tree)
-            entries = [entry.partition(b"\t") for entry in listed.split(b"\0") if entry]
-            below = {os.fsdecode(path) for kind, _, path in entries if kind.startswith(GITLINK)}
-            known = {os.fsdecode(path) for _, _, path in entries}
-            below |= await asyncio.to_thread(self._left_out.of, tree)
-            paths = [path for path in paths if path not in below]  # earlier versions recorded nested repositories
-            present = [path for path in paths if path in known]
-            if present:
-                await self._git("restore", "checkout", tree, *FROM_INPUT, stdin=pathspec_input(present))
-            for path in paths:
-                if path not in known:
-                    await asyncio.to_thread(self._remove, path)
+            entries = list(entries_of(await self._git("restore", *LIST_TREE, tree)))
+            known = {entry.path for entry in entries}
+            # Earlier versions recorded nested repositories.
+            kept = {entry.path for entry in entries if entry.mode == SUBMODULE}
+            kept |= await asyncio.to_thread(self._left_out.of, tree)
+            chosen = set(paths) - kept
+            present = [entry for entry in entries if entry.path in chosen]
+            removed = [path for path in paths if path in chosen and path not in known]
+            run = partial(self._git, "restore")
+            try:
+                await run_to_completion(write_files(run, self._worktree, present, removed, scratch=self._store))
+            except (GitFailed, OSError) as error:
+                raise SnapshotError("restore", str(error)) from error
 
     def close(self) -> None:
         """Keep the index: with its file times the next process does not have to read all files."""
@@ -212,19 +220,6 @@ class Snapshots:
     async def _patch(self, before: str, after: str, path: str) -> str:
         patch = await self._git("diff", *PATCH, before, after, "--", *literal_pathspecs([path]))
         return patch.decode("utf-8", "replace") if len(patch) <= PATCH_LIMIT else ""
-
-    def _remove(self, path: str) -> None:
-        target = self._worktree / path
-        # Only the folder is resolved: a link is removed itself, not its target.
-        folder = target.parent.resolve()
-        if folder != self._worktree and self._worktree not in folder.parents:
-            raise SnapshotError("restore", f"{path} leads outside the project")
-        try:
-            (folder / target.name).unlink(missing_ok=True)
-        except (IsADirectoryError, NotADirectoryError):
-            return  # replaced by a directory, or its folder by a file: already gone
-        except OSError as error:
-            raise SnapshotError("restore", f"{path}: {error.strerror}") from error
 
     async def _prepare(self) -> None:
         import shutil
@@ -251,7 +246,7 @@ class Snapshots:
         """Create the store under a temporary name and rename it, because other processes may do the same."""
         import shutil
 
-        self._store.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directory(self._store.parent)
         draft = self._store.with_name(f"{self._store.name}.{secrets.token_hex(4)}")
         create_git_directory(draft)
         try:
@@ -287,6 +282,7 @@ class Snapshots:
             await self._git("capture", *REMOVE_FROM_INDEX, stdin=nul_terminated(selection.deleted))
         if changed:
             await self._add_to_index(changed)
+            await self._correct_index(changed, limits)
             check_entries(self._index, limits)
         return large
 
@@ -302,6 +298,24 @@ class Snapshots:
                 if failed is None or failed[1] not in left or attempt == UNUSABLE_FILES:
                     raise
                 del left[failed[1]]
+
+    async def _correct_index(self, paths: Sequence[str], limits: SnapshotLimits) -> None:
+        """Compare what git has read with the files."""
+        listed = await self._git("capture", "ls-files", "-s", "-z")
+        chosen = set(paths)
+
+        def compare() -> list[Correction]:
+            entries = (entry for entry in index_entries(listed) if entry.path in chosen)
+            return list(corrections(self._worktree, entries, limits.file_bytes))
+
+        found = await asyncio.to_thread(compare)
+        if missing := [one.path for one in found if one.data is None]:
+            await self._git("capture", *REMOVE_FROM_INDEX, stdin=nul_terminated(missing))
+        for one in found:
+            if one.data is not None:
+                blob = await self._git("capture", *STORE_BLOB, stdin=one.data)
+                entry = f"{one.mode} {blob.decode('ascii').strip()}\t{one.path}\0"
+                await self._git("capture", "update-index", "-z", "--index-info", stdin=os.fsencode(entry))
 
     def _count_slow(self, limits: SnapshotLimits) -> None:
         self._slow += 1
@@ -322,7 +336,9 @@ class Snapshots:
     def _problem_file(self) -> Path:
         return self._store / "problem"
 
-    async def _git(self, operation: Operation, *arguments: str, stdin: bytes = b"") -> bytes:
+    async def _git(
+        self, operation: Operation, *arguments: str, stdin: bytes = b"", output: Sink | None = None
+    ) -> bytes:
         try:
             return await self._runner.run(
                 *arguments,
@@ -331,6 +347,7 @@ class Snapshots:
                 index=self._index,
                 settings=self._settings,
                 stdin=stdin,
+                output=output,
             )
         except GitFailed as error:
             raise SnapshotError(operation, str(error)) from error

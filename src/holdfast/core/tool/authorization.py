@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.permission.errors import PermissionDenied
 from holdfast.core.permission.permission import Wish
+from holdfast.core.permission.rules import ORDINARY
 from holdfast.core.tool.builtin.authorize import Denied
 from holdfast.schema.permission import PermissionSource
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from holdfast.core.permission.permission import Permissions
-    from holdfast.core.permission.rules import Authority
+    from holdfast.core.permission.rules import Authority, Terms
     from holdfast.core.tool.tool import ToolContext
 
 
@@ -33,6 +34,7 @@ class PermissionAuthorizer:
         *,
         save: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        terms: Terms = ORDINARY,
     ) -> None:
         wish = Wish(
             session_id=context.session_id,
@@ -41,6 +43,7 @@ class PermissionAuthorizer:
             resources=tuple(resources),
             save=tuple(save),
             metadata=dict(metadata) if metadata is not None else None,
+            terms=terms.replace(reads=()) if context.by_person else terms,
             source=PermissionSource(message_id=context.assistant_message_id, call_id=context.tool_call_id),
             owner=None if context.assistant_message_id else await self._owner(),
         )

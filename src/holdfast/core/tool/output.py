@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 from holdfast.core.filesystem.staged import write_all
 from holdfast.core.tool.preview import LOST, PARTLY_SAVED, SAVED, blocks, fits, pretty, preview, sample, scrub
 from holdfast.core.tool.tool import CallOutput
+from holdfast.private_files import make_directory
 from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.pattern import pattern
@@ -297,9 +298,7 @@ def _create(path: Path) -> int:
     try:
         return os.open(path, flags, 0o600)
     except FileNotFoundError:
-        path.parent.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            os.mkdir(path.parent, 0o700)
+        make_directory(path.parent)
         return os.open(path, flags, 0o600)
 
 

@@ -18,6 +18,8 @@ from holdfast.schema.session_message import FileContent, TextContent
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from holdfast.core.tool.builtin.authorize import Authorizer
+    from holdfast.core.tool.call_permission import CallPermission
     from holdfast.core.tool.codec import JsonCodec
     from holdfast.schema.session_message import ToolContent
 
@@ -25,6 +27,7 @@ NAME = pattern(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 MEDIA_PARTS = 16
 MEDIA_BYTES = 20 * 1024 * 1024
 
+NO_AUTHORIZER = "Permission denied: nothing here checks permissions"
 INVALID_INPUT = "Invalid tool input: {detail}"
 INVALID_OUTPUT = "Invalid tool output: {detail}"
 UNENCODABLE = "Tool returned a value that cannot be encoded as JSON"
@@ -45,7 +48,8 @@ class RegistrationError(HoldfastError):
 class Registration:
     """Compared by identity: a call runs only on the registration that was advertised to the model."""
 
-    def __init__(self, name: str, tool: Tool[Any, Any]) -> None:
+    def __init__(self, name: str, tool: Tool[Any, Any], permission: CallPermission | None = None) -> None:
+        """`permission` checks the calls of a tool that does not check them itself."""
         if NAME.fullmatch(name) is None:
             raise RegistrationError(name, f"Invalid tool name: {name}")
         try:
@@ -58,7 +62,8 @@ class Registration:
             raise RegistrationError(name, f"Invalid types of tool {name}: the input must be an object")
         self._tool = tool
         self.name = name
-        self.action = tool.action or name
+        self._permission = permission
+        self.action = name if permission is not None or tool.action is None else tool.action
         self.read_only = tool.read_only
         self.grace = tool.grace
         self.other_names = tool.other_names
@@ -69,13 +74,17 @@ class Registration:
             output_schema=_advertised_output(tool, self._output, self._structured),
         )
 
-    async def execute(self, arguments: Any, context: ToolContext) -> CallOutput:
-        """Decode the input, execute, validate the output. Raises ToolFailure for expected failures; other exceptions
-        propagate."""
+    async def execute(self, arguments: Any, context: ToolContext, authorizer: Authorizer | None = None) -> CallOutput:
+        """Decode the input, check the permission, execute, validate the output. Raises ToolFailure for expected
+        failures; other exceptions propagate. Without an authorizer, a tool whose calls need a check does not run."""
         try:
             given = self._input.decode(arguments)
         except SchemaMismatch as error:
             raise ToolFailure(INVALID_INPUT.format(detail=error)) from error
+        if self._permission is not None:
+            if authorizer is None:
+                raise ToolFailure(NO_AUTHORIZER)
+            await self._permission.check(self.name, self._tool, given, arguments, context, authorizer)
         result = await self._tool.execute(given, context)
         if isinstance(result, CallOutput):
             return result

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.permission.rules import wholly_denied
 from holdfast.core.state import Batches, Phase, State
+from holdfast.core.tool.call_permission import CallPermission
 from holdfast.core.tool.output import bound
 from holdfast.core.tool.preview import OutputLimits, bounded_text
 from holdfast.core.tool.registration import Registration
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.core.permission.rules import Fences
     from holdfast.core.scope import Scope
     from holdfast.core.tool import media
+    from holdfast.core.tool.builtin.authorize import Authorizer
     from holdfast.core.tool.output import OutputStore
     from holdfast.llm.request import ToolDefinition
     from holdfast.schema.permission import Rule
@@ -45,10 +47,12 @@ class ToolPlacement:
     def __init__(self, batches: Batches | None = None) -> None:
         self._state: State[dict[str, Registration]] = State(dict, batches or Batches())
 
-    def register(self, tools: Mapping[str, Tool[Any, Any]], scope: Scope) -> Callable[[], None]:
+    def register(
+        self, tools: Mapping[str, Tool[Any, Any]], scope: Scope, permission: CallPermission | None = None
+    ) -> Callable[[], None]:
         """Register all tools until the scope closes, or none: raises RegistrationError. The returned function
-        unregisters them early."""
-        registrations = {name: Registration(name, tool) for name, tool in tools.items()}
+        unregisters them early. `permission` checks the calls of tools that do not check them themselves."""
+        registrations = {name: Registration(name, tool, permission) for name, tool in tools.items()}
         if not registrations:
             return lambda: None
         return self._state.transform(lambda draft: draft.update(registrations), scope, phase=Phase.PLUGIN)
@@ -60,7 +64,15 @@ class ToolPlacement:
 
 
 class ApplicationTools(ToolPlacement):
-    """Tools that the host offers in every Location. They run without permission checks of the runtime."""
+    """Tools that the host program offers in every Location. The rules of each Location apply to them by name."""
+
+    def register(
+        self,
+        tools: Mapping[str, Tool[Any, Any]],
+        scope: Scope,
+        permission: CallPermission | None = CallPermission(),  # noqa: B008 - immutable
+    ) -> Callable[[], None]:
+        return super().register(tools, scope, permission)
 
 
 class ToolRegistry:
@@ -73,22 +85,26 @@ class ToolRegistry:
         *,
         limits: Callable[[], OutputLimits] = OutputLimits,
         images: Callable[[], ImageLimits] = ImageLimits,
+        authorizer: Authorizer | None = None,
         batches: Batches | None = None,
     ) -> None:
         """`limits` and `images` are called at each settlement, as configuration may change. Without a store, omitted
-        output is lost."""
+        output is lost. `authorizer` answers for tools of plugins and of the host program."""
         self._application = application or ApplicationTools()
         self._own = ToolPlacement(batches)
         self.store = store
         """Where complete outputs are saved."""
         self._limits = limits
         self._images = images
+        self._authorizer = authorizer
         self._media_slots = asyncio.Semaphore(media.CONCURRENT_RESULTS)
         self._catalog = _Catalog({}, {})
 
-    def register(self, tools: Mapping[str, Tool[Any, Any]], scope: Scope) -> Callable[[], None]:
+    def register(
+        self, tools: Mapping[str, Tool[Any, Any]], scope: Scope, permission: CallPermission | None = None
+    ) -> Callable[[], None]:
         """See `ToolPlacement.register`."""
-        return self._own.register(tools, scope)
+        return self._own.register(tools, scope, permission)
 
     @property
     def names(self) -> Iterable[str]:
@@ -136,7 +152,7 @@ class Materialized:
             registration = self._resolve(name)
             if (translate := registration.other_names.get(name)) is not None:
                 arguments = translate(arguments)
-            output = await registration.execute(arguments, context)
+            output = await registration.execute(arguments, context, self._registry._authorizer)
             return await media.normalise_media(output, self._registry._images(), self._registry._media_slots)
         except ToolFailure as failure:
             failure.args = (bounded_text(str(failure), self._registry._limits()),)

@@ -52,6 +52,8 @@ class Tool(Frozen, Generic[In, Out], eq=False):
     """The type that `structured` returns."""
     output_paths: Callable[[In, Any], Sequence[str]] | None = None
     """Managed files that the tool wrote itself."""
+    approval: bool | Callable[[In], bool | Awaitable[bool]] = False
+    """Whether a person has to approve a call, also where rules allow it. Only for tools of plugins and programs."""
     action: str | None = None
     """The permission action that hides the tool from an agent if denied. Default: the registered name."""
     read_only: bool = False

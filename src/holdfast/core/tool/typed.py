@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import inspect
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_origin, get_type_hints, overload
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_origin, get_type_hints, overload
 
 import msgspec
 
 from holdfast.core.run_to_completion import run_to_completion
+from holdfast.core.tool.codec import codec_of
 from holdfast.core.tool.docstring import read_docstring
 from holdfast.core.tool.pydantic_types import pydantic_input, uses_pydantic
 from holdfast.core.tool.tool import Tool, ToolContext
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
 Result = TypeVar("Result")
+Approval: TypeAlias = "bool | Callable[..., bool | Awaitable[bool]]"
+"""Whether a call needs approval: always, never, or decided by a function of arguments of the call."""
 
 _CONSTANTS = (type(None), bool, int, float, str)
 
@@ -72,6 +75,34 @@ def tool(function: Callable[..., Any]) -> Tool[Any, Any]:
         output=hints.get("return", Any),
         execute=execute,
     )
+
+
+def tools(
+    given: Mapping[str, Tool[Any, Any] | Callable[..., Any]], approval: Approval = False
+) -> dict[str, Tool[Any, Any]]:
+    """These tools, and functions as tools, by name. `approval` is the floor of all of them, in place of their own."""
+    made = {name: item if isinstance(item, Tool) else tool(item) for name, item in given.items()}
+    if approval is False:
+        return made
+    return {name: each.replace(approval=_floor(name, each, approval)) for name, each in made.items()}
+
+
+def _floor(name: str, made: Tool[Any, Any], approval: Approval) -> bool | Callable[[Any], bool | Awaitable[bool]]:
+    """The floor as a function of the whole input. Raises TypeError for a parameter that the tool does not have."""
+    if not callable(approval):
+        return approval
+    decide, parameters = approval, tuple(inspect.signature(approval).parameters)
+    known = codec_of(made.input).schema.get("properties", {})
+    if missing := [parameter for parameter in parameters if parameter not in known]:
+        raise TypeError(
+            f"{name}: approval: the tool has no parameter {missing[0]}; it has {', '.join(known) or 'none'}"
+        )
+
+    def floor(given: Any) -> bool | Awaitable[bool]:
+        values = given if isinstance(given, dict) else {key: getattr(given, key) for key in parameters}
+        return decide(**{key: values[key] for key in parameters if values.get(key, msgspec.UNSET) is not msgspec.UNSET})
+
+    return floor
 
 
 def _struct(named: str, taken: dict[str, tuple[Any, Any]], described: dict[str, str]) -> type[Any]:

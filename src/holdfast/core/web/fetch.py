@@ -1,7 +1,8 @@
 """HTTP requests with checked addresses, redirects and bounded bodies.
 
 Invariants
-- Scheme and address are checked before each hop, and only checked addresses are connected to.
+- Scheme and address are checked before each hop, and only checked addresses are connected to. A redirect never leads
+  from https to http, nor from what a user configured to a nearer host.
 - Each hop has its own connection and no cookies; headers given by the caller reach every hop, so a request that
   carries a credential follows no redirects.
 - A body is bounded after decompression, by size and by ratio."""
@@ -15,14 +16,15 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from holdfast.core.web.errors import FetchFailed
+from holdfast.core.web.near_addresses import NearAddresses
 from holdfast.core.web.url import join_url, parse_url
 from holdfast.http.errors import InflationLimit, UnsupportedEncoding
 from holdfast.schema.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-    from holdfast.core.web.address import AddressPolicy
+    from holdfast.core.web.address import Address, AddressPolicy
     from holdfast.core.web.url import PageUrl
     from holdfast.http.client import HttpClient
     from holdfast.http.connection import Response as HttpResponse
@@ -56,8 +58,9 @@ class Budget:
 
 class Fetcher:
     def __init__(self, policy: AddressPolicy | None = None) -> None:
-        """Without a policy every address may be reached, and the proxies of the environment are used: for URLs that the
-        user configured. With one there is no proxy, because it would look names up by itself."""
+        """Without a policy the URLs are those that a user configured: their hosts may be anywhere, redirects follow the
+        rule of `NearAddresses`, and the proxies of the environment are used. With one there is no proxy, because it
+        would look names up by itself."""
         self._policy = policy
         self._client: HttpClient | None = None
 
@@ -67,19 +70,22 @@ class Fetcher:
         url: str,
         *,
         budget: Budget,
+        configured: str | None = None,
         headers: Mapping[str, str] | None = None,
         post: bytes | None = None,
         redirects: int = REDIRECTS,
         exempt: Callable[[str], bool] = lambda url: False,
         crossing: Callable[[str], Awaitable[None]] | None = None,
     ) -> AsyncIterator[Response]:
-        """The response at the end of the redirects, its body not yet read. `exempt` lifts the address policy for a URL.
+        """The response at the end of the redirects, its body not yet read. `configured` is the URL that a
+        user configured, if this is not the first hop from there. `exempt` lifts the address policy for a URL.
         `crossing` is awaited, with no connection open, before a redirect to another origin. With `redirects=0` a
         redirect is a response like any other."""
         use_proxy = self._policy is None
         target = parse_url(url, use_proxy=use_proxy)
+        near = NearAddresses(configured or url)
         for _ in range(redirects + 1):
-            response = await self._send(target, budget, headers, post, exempt=exempt(target.text))
+            response = await self._send(target, near, budget, headers, post, exempt=exempt(target.text))
             try:
                 location = response.headers.get("location")
                 if not redirects or response.status not in REDIRECT_STATUSES or location is None:
@@ -96,6 +102,7 @@ class Fetcher:
     async def _send(
         self,
         target: PageUrl,
+        near: NearAddresses,
         budget: Budget,
         headers: Mapping[str, str] | None,
         post: bytes | None,
@@ -110,11 +117,13 @@ class Fetcher:
         given = {**DEFAULT_HEADERS, **{name.lower(): value for name, value in (headers or {}).items()}}
         request = Request("GET" if post is None else "POST", target.url, given, (post,) if post else ())
         origin = target.url.origin
-        addresses = None
+        addresses: Sequence[Address] | None = None
         try:
             async with budget.spend():
                 if self._policy is not None:
                     addresses = await self._policy.vet(origin.host, origin.port, exempt=exempt)
+                elif not near.is_configured(origin.host):
+                    addresses = await near.addresses(origin.host, origin.port, proxied=origin.proxy is not None)
                 return await self._client.send(request, addresses=addresses)
         except ssl.SSLError as error:
             raise FetchFailed("the certificate was not accepted") from error

@@ -47,7 +47,7 @@ async def crash(directory: Path, prompts: Mapping[str, str]) -> None:
 async def _answer(directory: str, prompts: Mapping[str, str]) -> None:
     from holdfast.embedded.holdfast import Holdfast
 
-    async with Holdfast(directory, recover=False) as host, asyncio.TaskGroup() as tasks:
+    async with Holdfast(directory, preset="allow", recover=False) as host, asyncio.TaskGroup() as tasks:
         begun = [asyncio.Event() for _ in prompts]
         for (session_id, prompt), event in zip(prompts.items(), begun, strict=True):
             tasks.create_task(_read(host, session_id, prompt, event))

@@ -52,7 +52,7 @@ async def make_demo(directory: Path | None, show: Callable[[str], None], *, agai
 
 
 async def _play(directory: Path, show: Callable[[str], None]) -> Made:
-    async with Holdfast(directory, recover=False) as host:
+    async with Holdfast(directory, preset="allow", recover=False) as host:
         story = Story(host, directory)
         try:
             async with aclosing(story.play()) as happenings:
@@ -67,7 +67,7 @@ async def _play(directory: Path, show: Callable[[str], None]) -> Made:
 
 
 async def _existing(directory: Path) -> Made | None:
-    async with Holdfast(directory, recover=False) as host:
+    async with Holdfast(directory, preset="allow", recover=False) as host:
         found = (await host.sessions.list(directory=str(directory.resolve()), limit=200)).items
         main = next((session for session in found if session.title == TITLE), None)
         return None if main is None else Made(directory, main.id, len(found), existed=True)

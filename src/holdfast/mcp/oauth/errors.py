@@ -9,6 +9,7 @@ OAuthError (McpError)
 ├── ResponseRefused         an answer is too large, malformed, or a redirect
 ├── DiscoveryFailed         the server's metadata is missing or cannot be used
 ├── ClientRequired          the authorization server registers no clients; a client id has to be configured
+├── IssuerRequired          a client secret is configured, and not to which issuer it belongs
 ├── IssuerChanged           the server names another issuer than the one that knows the configured client
 ├── RegistrationFailed      the authorization server did not register the client
 ├── CallbackRefused         an authorization response does not belong to the sign-in
@@ -52,6 +53,10 @@ class DiscoveryFailed(OAuthError):
 
 
 class ClientRequired(OAuthError):
+    pass
+
+
+class IssuerRequired(OAuthError):
     pass
 
 

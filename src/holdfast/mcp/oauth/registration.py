@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.mcp.errors import shown
 from holdfast.mcp.oauth.credential import AuthMethod, OAuthClient
-from holdfast.mcp.oauth.errors import ClientRequired, IssuerChanged, RegistrationFailed, ResponseRefused
+from holdfast.mcp.oauth.errors import ClientRequired, IssuerChanged, IssuerRequired, RegistrationFailed, ResponseRefused
 from holdfast.mcp.oauth.url import same_issuer
 
 if TYPE_CHECKING:
@@ -34,15 +34,25 @@ class _Registered(msgspec.Struct, frozen=True):
 def configured_client(
     settings: ServerSettings, server: ServerMetadata, known: OAuthCredential | None
 ) -> OAuthClient | None:
-    """It belongs to the issuer of the first sign-in: a server that names another one later gets no secret sent there.
-    Raises IssuerChanged."""
+    """It belongs to the configured issuer, else to that of the first sign-in: a server that names another one gets no
+    secret sent there. So a secret without an issuer is not sent at the first sign-in. Raises IssuerRequired and
+    IssuerChanged."""
     if not settings.client_id:
         return None
-    if (
-        known is not None
-        and (known.client.kind, known.client.id) == ("configured", settings.client_id)
-        and not same_issuer(known.issuer, server.issuer)
-    ):
+    if settings.issuer is not None:
+        if not same_issuer(settings.issuer, server.issuer):
+            raise IssuerChanged(
+                f"The configured client belongs to the issuer {shown(settings.issuer)}, and the server names another "
+                f"authorization server: {shown(server.issuer)}. If that is right, configure it as `issuer` in `oauth`"
+            )
+    elif known is None or (known.client.kind, known.client.id) != ("configured", settings.client_id):
+        if settings.client_secret:
+            raise IssuerRequired(
+                "A `client_secret` is configured, and the server decides where it would be sent: it names "
+                f"{shown(server.issuer)}. If that is the authorization server which gave you the secret, write "
+                f'"issuer": "{shown(server.issuer)}" beside it in `oauth`'
+            )
+    elif not same_issuer(known.issuer, server.issuer):
         raise IssuerChanged(
             f"The configured client is known to {shown(known.issuer)}, and the server now names another "
             f"authorization server: {shown(server.issuer)}. If that is right, configure the client of that one"

@@ -17,6 +17,8 @@ class ServerSettings(msgspec.Struct, frozen=True):
     client_id: str | None = None
     """An https address is that of a client id metadata document."""
     client_secret: str | None = None
+    issuer: str | None = None
+    """The authorization server that knows the client. A secret is sent to no other."""
     scopes: Scopes | None = None
     """Requested instead of what the server names."""
     callback_port: int | None = None

@@ -49,7 +49,12 @@ async def import_bundle(call: ApiCall) -> ImportReport:
     with tempfile.NamedTemporaryFile(prefix="holdfast-import-") as file:
         file.write(data)
         file.flush()
-        return await call.runtime.bundles.import_from(Path(file.name), directory=payload.directory, most=LARGEST_IMPORT)
+        return await call.runtime.bundles.import_from(
+            Path(file.name),
+            directory=payload.directory,
+            accept_changes=payload.accept_changes is True,
+            most=LARGEST_IMPORT,
+        )
 
 
 async def _check_reached(call: ApiCall, session_id: str) -> None:

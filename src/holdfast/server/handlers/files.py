@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
-import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,16 +44,8 @@ async def list(call: ApiCall) -> Sequence[FileEntry]:
 async def find(call: ApiCall) -> Sequence[FileEntry]:
     query: protocol.FindQuery = call.query
     async with call.services as services:
-        found = await services.search.files(_directory(call), Glob("**"), LOOKED_AT)
-    paths = await asyncio.to_thread(_open_paths, _directory(call), found.paths, _closed(call))
-    return await asyncio.to_thread(best_matches, query.query, paths, query.type, query.limit or FOUND)
-
-
-def _open_paths(directory: Path, paths: Sequence[str], closed: ClosedFolders) -> Sequence[str]:
-    if not closed.folders:
-        return paths
-    root = os.path.realpath(directory)
-    return [path for path in paths if not closed.contain(os.path.join(root, path))]
+        found = await services.search.files(_directory(call), Glob("**"), LOOKED_AT, own=_closed(call).identities())
+    return await asyncio.to_thread(best_matches, query.query, found.paths, query.type, query.limit or FOUND)
 
 
 def _read(directory: Path, path: str, closed: ClosedFolders) -> RawBody:

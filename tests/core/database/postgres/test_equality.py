@@ -77,6 +77,8 @@ TIMES = (
 """Reads that tell of the server's time, its locks, or a position."""
 OWN = ("owner",)
 """Tables with times of the server."""
+SPACED = {"activity.endings"}
+"""Statements that make JSON, which the stores space differently."""
 UNORDERED = {"attachment.list", "context.told_after", "inbox.waiting", "inbox.wakes", "mcp.newest_hashes"}
 UNORDERED |= {"tree.blocked", "tree.nodes", "tree.pauses", "tree.roots", "tree.tasks", "tree.turns"}
 """Reads whose order nobody relies on."""
@@ -135,6 +137,11 @@ def told(outcome: object) -> object:
 
 
 def comparable(name: str, rows: list[Row]) -> list[Row]:
+    if name in SPACED:
+        rows = [
+            tuple(json.loads(value) if isinstance(value, str) and value[:1] == "{" else value for value in row)
+            for row in rows
+        ]
     return sorted(rows, key=repr) if name in UNORDERED else rows
 
 
@@ -246,7 +253,6 @@ NASTY_READS: list[tuple[str, dict[str, Any]]] = [
     ("message.get", {"session_id": "ses_n", "message_id": "msg_n"}),
     ("message.active", {"session_id": "ses_n"}),
     ("event.page", {"aggregate_id": "ses_n", "after": -1, "limit": 100}),
-    ("event.bounded_page", {"aggregate_id": "ses_n", "after": -1, "limit": 100, "bytes": 300}),
     ("event.page_of_types", {"aggregate_id": "ses_n", "after": -1, "limit": 100, "types": json.dumps(["t.1", RAW])}),
     ("session.get", {"id": "ses_n"}),
     ("projection.parts", {"id": "ses_n"}),

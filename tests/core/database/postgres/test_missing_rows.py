@@ -18,7 +18,15 @@ INPUT: dict[str, Any] = {"id": "msg_1", "kind": "user", "prompt": "{}", "deliver
 TODO = {"position": 0, "content": "c", "status": "s", "priority": "p"}
 LIMITS = {"money": 1, "tokens": None, "turns": None, "time": None}
 EPOCH = {"baseline_id": "b", "snapshot_id": "s", "observed": "{}", "offer": ""}
-REQUEST = {"id": "per_1", "kind": "permission", "agent": None, "data": "{}", "resumable": 0, "owner": None}
+REQUEST = {
+    "id": "per_1",
+    "kind": "permission",
+    "agent": None,
+    "data": "{}",
+    "resumable": 0,
+    "owner": None,
+    "closed": "{}",
+}
 STATEMENTS: list[tuple[str, dict[str, Any]]] = [
     ("activity.begin", {}),
     ("activity.dispatch", {}),

@@ -76,3 +76,16 @@ def test_behind_mounts_it_only_guards_writing(home: Path) -> None:
     found = landlock.within_namespaces(confined(home), 7)
     assert not found.filesystem & landlock.READ_FILE
     assert dict(found.rules)[str(home / "project")] == found.filesystem
+
+
+def test_a_nested_repository_closes_only_the_way_to_it(home: Path) -> None:
+    """TOL-550, TOL-374: nothing new directly in the directories that lead to it; everything beside them is writable."""
+    project = home / "project"
+    for name in ("vendor/sub/.git/objects", "vendor/sub/lib", "vendor/other"):
+        (project / name).mkdir(parents=True)
+    nested = project / "vendor" / "sub" / ".git"
+    found = landlock.alone(confined(home).replace(protected=(nested / "config", nested / "hooks")), 7)
+    for open in ("vendor/other", "vendor/sub/lib", "src"):
+        assert rights(found, project / open) & landlock.WRITE == landlock.WRITE, open
+    for closed in ("vendor", "vendor/sub", "vendor/sub/.git", "vendor/sub/.git/objects"):
+        assert not rights(found, project / closed) & landlock.WRITE, closed

@@ -40,16 +40,6 @@ def test_one_that_was_left_behind_is_removed(tmp_path: Path) -> None:
     assert not (tmp_path / "opencode.jsonc").exists()
 
 
-def test_a_placeholder_that_git_would_not_accept_is_removed_afterwards(tmp_path: Path) -> None:
-    """TOL-373: if it was not there before."""
-    there, new = tmp_path / "config.worktree", tmp_path / "commondir"
-    there.write_text("x", encoding="utf-8")
-    with placeholders([there, new]):
-        new.write_text("../evil", encoding="utf-8")
-    assert there.exists()
-    assert not new.exists()
-
-
 def test_a_file_put_in_place_of_a_placeholder_is_kept(tmp_path: Path) -> None:
     """TOL-373: by the user, meanwhile, outside."""
     path = tmp_path / ".opencode"

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.process.sandbox.confinement import Confinement, SandboxSettings, SandboxUnavailable
+from holdfast.core.process.sandbox.leftovers import Inventory
 from holdfast.core.process.sandbox.mounts import mounts
-from holdfast.core.process.sandbox.places import git_paths, secrets
+from holdfast.core.process.sandbox.places import ProtectedName, git_paths, secrets
+from holdfast.core.process.sandbox.repositories import Survey
 from holdfast.core.process.sandbox.sandbox import SandboxPaths, confinement
 
 
@@ -38,8 +40,34 @@ def test_secrets_that_exist_are_hidden_under_their_real_names(tmp_path: Path) ->
     (home / "keys").mkdir()
     (home / ".ssh").symlink_to("keys")
     (home / ".netrc").write_text("x", encoding="utf-8")
-    found = [path for path in secrets(home) if path.is_relative_to(home)]
-    assert sorted(found) == [home / ".netrc", home / "keys"]
+    assert sorted(own_secrets(home, {})) == [home / ".netrc", home / "keys"]
+
+
+def own_secrets(home: Path, environment: dict[str, str]) -> list[Path]:
+    return [path for path in secrets(home, environment) if path.is_relative_to(home)]
+
+
+def test_secrets_that_variables_move_are_hidden_in_both_places(tmp_path: Path) -> None:
+    """TOL-553: below a moved directory, a moved file, and several of them. A device is no secret."""
+    home = Path(os.path.realpath(tmp_path))
+    places = ("config/gh", "data/keyrings", "tools/cargo", ".config/gh", ".config/rclone")
+    files = ("tools/cargo/credentials.toml", "kube/one", "kube/two", "aws", ".s3cfg", "config/git/credentials")
+    for place in places:
+        (home / place).mkdir(parents=True)
+    for file in files:
+        (home / file).parent.mkdir(parents=True, exist_ok=True)
+        (home / file).write_text("secret", encoding="utf-8")
+    environment = {
+        "XDG_CONFIG_HOME": f"{home}/config",
+        "XDG_DATA_HOME": f"{home}/data",
+        "CARGO_HOME": f"{home}/tools/cargo",
+        "KUBECONFIG": f"{home}/kube/one:relative:{home}/kube/two",
+        "AWS_SHARED_CREDENTIALS_FILE": f"{home}/aws",
+        "HISTFILE": "/dev/null",
+    }
+    hidden = {str(path.relative_to(home)) for path in own_secrets(home, environment)}
+    assert hidden == {*places, *files} - {"tools/cargo"}
+    assert Path("/dev/null") not in secrets(home, environment)
 
 
 def test_a_commit_from_a_folder_of_the_repository_is_possible(root: Path) -> None:
@@ -55,10 +83,8 @@ def test_a_commit_from_a_folder_of_the_repository_is_possible(root: Path) -> Non
 def test_hooks_in_the_worktree_are_protected(root: Path) -> None:
     """TOL-373: as husky keeps them; a path that leads outside is not ours to protect."""
     git(root, "init", "-q")
-    git(root, "config", "core.hooksPath", ".husky/_")
-    assert root / ".husky" / "_" in git_paths(root).protected
-    git(root, "config", "core.hooksPath", "/usr/share/hooks")
-    assert not any("usr" in path.parts for path in git_paths(root).protected)
+    assert ProtectedName(root / ".husky" / "_", directory=True) in git_paths(root, [".husky/_"]).protected
+    assert not any("usr" in name.path.parts for name in git_paths(root, ["/usr/share/hooks"]).protected)
 
 
 def test_a_worktree_can_commit_and_its_siblings_are_closed(root: Path) -> None:
@@ -70,11 +96,10 @@ def test_a_worktree_can_commit_and_its_siblings_are_closed(root: Path) -> None:
     found = git_paths(root.parent / "one")
     assert found.writable == (root / ".git",)
     own = root / ".git" / "worktrees" / "one"
-    assert root / ".git" / "worktrees" / "two" in found.protected
-    assert own.parent not in found.protected
-    assert {own / "commondir", own / "gitdir", root / ".git" / "hooks", root.parent / "one" / ".git"} <= {
-        *found.protected
-    }
+    protected = {name.path for name in found.protected}
+    assert root / ".git" / "worktrees" / "two" in protected
+    assert own.parent not in protected
+    assert {own / "commondir", own / "gitdir", root / ".git" / "hooks", root.parent / "one" / ".git"} <= protected
 
 
 def test_a_forged_git_file_makes_nothing_writable(root: Path) -> None:
@@ -100,6 +125,9 @@ def test_start_up_files_are_protected_when_the_project_is_the_home_directory(roo
     around = SandboxPaths(root, None, root, (), ())
     found = confinement("workspace", "off", around, SandboxSettings("workspace"), root.parent / "t")
     assert root / ".bashrc" in found.protected
+    assert root / ".zshrc" in found.absent
+    assert {root / ".ssh", root / ".config"} <= {*found.protected}
+    assert not any(path.is_relative_to(root / ".config" / "fish") for path in found.protected)
 
 
 def test_further_writable_directories_must_exist_and_never_be_the_whole_disk(root: Path) -> None:
@@ -112,9 +140,10 @@ def test_further_writable_directories_must_exist_and_never_be_the_whole_disk(roo
 def test_parents_are_mounted_before_what_lies_in_them(root: Path) -> None:
     """TOL-373: and the way to a protected path consists of mount points, which cannot be renamed."""
     git(root, "init", "-q")
-    git(root, "config", "core.hooksPath", "a/b/hooks")
     (root / "a" / "b" / "hooks").mkdir(parents=True)
-    plan = mounts(workspace(root, root))
+    inventory = Inventory(Survey({}, True), hooks=("a/b/hooks",), included=(), nested=(), problem="")
+    around = SandboxPaths(root, root, root.parent / "home", (), ())
+    plan = mounts(confinement("workspace", "off", around, SandboxSettings("workspace"), root.parent / "t", inventory))
     targets = [mount.target for mount in plan]
     assert targets == sorted(targets, key=lambda target: (target.count("/"), target))
     kinds = {mount.target.removeprefix(str(root)): mount.kind for mount in plan if mount.target.startswith(str(root))}

@@ -75,7 +75,7 @@ class TranscriptImporter:
     ) -> TranscriptReport:
         trees = await in_thread(storage.trees)
         reads = [lambda tree=tree: [storage.read(id) for id in tree] for tree in trees]
-        return await self._all(reads, storage.refused, directory, told)
+        return await self._all(reads, storage.refused, directory, told, leave_out_empty=True)
 
     async def _all(
         self,
@@ -83,7 +83,11 @@ class TranscriptImporter:
         refused: Sequence[TranscriptInvalid],
         directory: str | None,
         told: Callable[[str, int, int], None],
+        *,
+        leave_out_empty: bool = False,
     ) -> TranscriptReport:
+        """`leave_out_empty`: trees without a message are counted only."""
+        empty = 0
         imported: list[ImportedTranscript] = []
         failed = [RefusedTranscript(source=error.source, problem=error.problem) for error in refused]
         for number, read in enumerate(reads):
@@ -93,11 +97,14 @@ class TranscriptImporter:
             except TranscriptInvalid as error:
                 failed.append(RefusedTranscript(source=error.source, problem=error.problem))
                 continue
+            if leave_out_empty and not any(item.messages for item in transcripts):
+                empty += len(transcripts)
+                continue
             try:
                 imported += await self._one(transcripts, directory)
             except (BundleConflict, InvalidRequest) as error:
                 failed.append(RefusedTranscript(source=transcripts[0].source, problem=str(error)))
-        return TranscriptReport(sessions=tuple(imported), refused=tuple(failed))
+        return TranscriptReport(sessions=tuple(imported), refused=tuple(failed), empty=empty)
 
     async def _one(self, transcripts: Sequence[Transcript], directory: str | None) -> list[ImportedTranscript]:
         """With the ids that they had, or, if these are in use for something else, with others."""

@@ -2,12 +2,13 @@
 
 -- name: activity.begin
 insert into session_activity (session_id, seq, time_started, suspended) values (:session_id, :seq, :timestamp, 0)
-on conflict (session_id) do update set seq = excluded.seq, time_started = excluded.time_started, suspended = 0
+on conflict (session_id) do update set seq = excluded.seq, time_started = excluded.time_started, suspended = 0,
+  decision_seq = null
 
 -- name: activity.dispatch
 -- A turn without a new input: somebody asked for a run from history.
 insert into session_activity (session_id, seq, time_started, suspended) values (:session_id, :seq, :timestamp, 0)
-on conflict (session_id) do update set suspended = 0
+on conflict (session_id) do update set suspended = 0, decision_seq = null
 
 -- name: activity.step_ended
 -- With a call of a local tool the model is owed another turn.
@@ -32,11 +33,20 @@ where aggregate_id = :session_id and type = 'session.next.step.ended.2'
 
 -- name: activity.suspend
 insert into session_activity (session_id, seq, time_started, suspended) values (:session_id, :seq, :timestamp, 1)
-on conflict (session_id) do update set suspended = 1
+on conflict (session_id) do update set suspended = 1, decision_seq = null
+
+-- name: activity.decide
+update session_activity set decision_seq = :seq where session_id = :session_id
+
+-- name: activity.is_undecided
+select 1 from session_activity
+where session_id = :session_id and seq = :activity_seq and decision_seq is null
 
 -- name: activity.range
+-- `calls` are those of the open step that may have started: they neither wait for a person nor for a child.
 -- Activities of the Sessions whose ids lie between two, both included; oldest first.
-select activity.session_id, activity.seq, activity.time_started, activity.suspended, session.time_compacting,
+select activity.session_id, activity.seq, activity.time_started, activity.suspended, activity.decision_seq,
+  session.time_compacting,
   (select m.type from session_lineage segment
    cross join session_message m
    where segment.session_id = activity.session_id and m.session_id = segment.source_id
@@ -54,6 +64,23 @@ select activity.session_id, activity.seq, activity.time_started, activity.suspen
     join session_task task
       on task.session_id = part.session_id and task.message_id = answer.id and task.call_id = part.key
     where part.session_id = activity.session_id and part.status in ('pending', 'running')) as delegates,
+  case when turn.message_id is null then null else (
+    select json_group_array(json_object('id', part.key, 'tool', json_extract(part.data, '$.name'),
+      'command', substr(json_extract(part.data, '$.state.input.command'), 1, 500)) order by part.idx)
+    from session_message_part part indexed by session_message_part_unsettled
+    where part.session_id = activity.session_id and part.status in ('pending', 'running') and part.status = 'running'
+      and part.message_seq = (select seq from session_message
+        where id = turn.message_id and session_id = activity.session_id)
+      and not exists (
+        select 1 from session_task
+        where session_id = activity.session_id and message_id = turn.message_id and call_id = part.key)
+      and coalesce((
+        select request.resumable = 0 or request.taken = 1 from session_request request
+        where request.session_id = activity.session_id and coalesce(
+            json_extract(request.data, '$.source.callID'), json_extract(request.data, '$.tool.callID')) = part.key
+          and coalesce(json_extract(request.data, '$.source.messageID'),
+            json_extract(request.data, '$.tool.messageID')) = turn.message_id
+        order by request.seq desc limit 1), 1)) end as calls,
   coalesce((
     select count from session_attempt where session_id = activity.session_id and seq = activity.seq), 0) as attempts
 from session_activity activity

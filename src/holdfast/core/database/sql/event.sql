@@ -43,18 +43,10 @@ select 1 from event_sequence where aggregate_id = :aggregate_id and seq >= 0
 select seq, id, type, cast(data as blob) as data, metadata from event
 where aggregate_id = :aggregate_id and seq > :after order by seq limit :limit
 
--- name: event.bounded_page
--- A page of everything that ends with the event which reaches :bytes. The sizes are read first, so that no more is.
-select seq, id, type, cast(data as blob) as data, metadata from event
-where aggregate_id = :aggregate_id and seq > :after and seq <= (
-  select max(seq) from (
-    select seq, sum(size) over (order by seq) - size as before from (
-      select seq, octet_length(data) as size from event
-      where aggregate_id = :aggregate_id and seq > :after order by seq limit :limit
-    )
-  ) where before < :bytes
-)
-order by seq
+-- name: event.sizes
+-- How large the next events are, without reading them.
+select octet_length(data) from event
+where aggregate_id = :aggregate_id and seq > :after order by seq limit :limit
 
 -- name: event.page_of_types
 -- A page of chosen types; :types is a JSON array, so that the filter comes before the limit.

@@ -38,6 +38,12 @@ from session_input where id = :id
 select session_id, id, kind, prompt, delivery, admitted_seq, promoted_seq, time_created
 from session_input where session_id = :session_id and promoted_seq is null and withdrawn_seq is null order by admitted_seq
 
+-- name: inbox.prompt_since
+-- Whether a pending steer of a user that asks for an answer was admitted after this sequence.
+select 1 from session_input
+where session_id = :session_id and promoted_seq is null and withdrawn_seq is null and delivery = 'steer'
+  and kind = 'user' and no_reply = 0 and admitted_seq > :after limit 1
+
 -- name: inbox.next
 select session_id, id, kind, prompt, delivery, admitted_seq, promoted_seq, time_created
 from session_input
@@ -120,14 +126,6 @@ delete from session_wake where session_id = :session_id
 select waking.input_id from session_wake waking
 join session_input input on input.id = waking.input_id
 where waking.session_id = :session_id and input.promoted_seq is null and input.withdrawn_seq is null
-
--- name: inbox.passed_over
--- Whether a drain did something after an input was admitted and left the input where it was.
-select 1 from session_input input
-where input.id = :id and exists (
-  select 1 from event where aggregate_id = input.session_id and seq > input.admitted_seq and type in (
-    'session.next.prompted.1', 'session.next.synthetic.1', 'session.next.turn.dispatched.1', 'session.next.turn.abandoned.1',
-    'session.next.step.ended.2', 'session.next.step.failed.2'))
 
 -- name: inbox.lost_wakes
 -- Sessions with pending input whose wake was asked for.

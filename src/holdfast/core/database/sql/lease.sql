@@ -1,7 +1,7 @@
 -- name: lease.get
 -- `age` is how long ago the owner reported, in milliseconds; `locked` whether the database keeps its lock, null if it keeps
 -- none.
-select l.session_id, l.owner_id, l.token, :now - o.beat as age, null as locked
+select l.session_id, l.owner_id, l.token, :now - o.beat as age, o.beat, null as locked
 from session_lease l left join owner o on o.id = l.owner_id where l.session_id = :session_id
 
 -- name: lease.take
@@ -19,7 +19,7 @@ where session_id = :session_id and owner_id = :owner_id and token = :token
 select 1 from session_lease where session_id = :session_id and owner_id = :owner_id and token = :token
 
 -- name: lease.held
-select l.session_id, l.owner_id, l.token, :now - o.beat as age, null as locked
+select l.session_id, l.owner_id, l.token, :now - o.beat as age, o.beat, null as locked
 from session_lease l left join owner o on o.id = l.owner_id where l.owner_id is not null
 
 -- name: owner.beat
@@ -35,7 +35,7 @@ on conflict (id) do update set beat = excluded.beat, name = excluded.name, addre
 
 -- name: owner.all
 -- `serves` is true for servers, `holds` for owners of leases. `age` and `locked` as in lease.get.
-select id, pid, :now - beat as age, null as locked, started is not null as serves,
+select id, pid, :now - beat as age, beat, null as locked, started is not null as serves,
   exists (select 1 from session_lease where owner_id = owner.id) as holds,
   name, address, version, started, roots, room
 from owner order by id

@@ -72,6 +72,9 @@ delete from session_context_change where session_id = :id
 -- name: purge.remove_attempt
 delete from session_attempt where session_id = :id
 
+-- name: purge.remove_imports
+delete from session_import where session_id = :id
+
 -- name: purge.remove_blocked
 delete from session_blocked where session_id = :id
 
@@ -132,6 +135,7 @@ union all select 'session_budget' where exists (select 1 from session_budget whe
 union all select 'session_context_epoch' where exists (select 1 from session_context_epoch where session_id = :id)
 union all select 'session_context_change' where exists (select 1 from session_context_change where session_id = :id)
 union all select 'session_attempt' where exists (select 1 from session_attempt where session_id = :id)
+union all select 'session_import' where exists (select 1 from session_import where session_id = :id)
 union all select 'session_blocked' where exists (select 1 from session_blocked where session_id = :id)
 union all select 'session_partial' where exists (select 1 from session_partial where session_id = :id)
 union all select 'session_wake' where exists (select 1 from session_wake where session_id = :id)

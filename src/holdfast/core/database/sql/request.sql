@@ -1,11 +1,23 @@
 -- Permission requests, questions and forms of a Session.
 
 -- name: request.insert
+-- One that came from elsewhere is closed: nobody here was asked, and no call waits for the answer.
 insert into session_request (session_id, seq, id, kind, agent, data, reply, time_created, resumable, owner)
-values (:session_id, :seq, :id, :kind, :agent, :data, null, :timestamp, :resumable, :owner)
+values (:session_id, :seq, :id, :kind, :agent, :data,
+  case when exists (
+    select 1 from session_import origin
+    where origin.session_id = :session_id and :seq between origin.first_seq and origin.last_seq) then :closed end,
+  :timestamp,
+  case when exists (
+    select 1 from session_import origin
+    where origin.session_id = :session_id and :seq between origin.first_seq and origin.last_seq) then 0 else :resumable end,
+  :owner)
 
 -- name: request.reply
-update session_request set reply = :reply where id = :id and session_id = :session_id and reply is null
+-- An answer that came from elsewhere tells what happened there.
+update session_request set reply = :reply where id = :id and session_id = :session_id and (reply is null or exists (
+  select 1 from session_import origin
+  where origin.session_id = :session_id and :seq between origin.first_seq and origin.last_seq))
 
 -- name: request.take
 update session_request set taken = 1 where id = :id and session_id = :session_id and reply is not null and taken = 0
@@ -60,7 +72,7 @@ select asker_id from line where id = :session_id
 -- The forms of one tool call, oldest first, with what their events hold for the call.
 select request.id, request.taken, json_extract(asked.data, '$.held') as held
 from session_request request join event asked on asked.aggregate_id = request.session_id and asked.seq = request.seq
-where request.session_id = :session_id and request.kind = 'form'
+where request.session_id = :session_id and request.kind = 'form' and request.resumable = 1
   and request.seq > coalesce((select seq from session_message where id = :message_id), -1)
   and json_extract(request.data, '$.tool.callID') = :call_id
   and json_extract(request.data, '$.tool.messageID') = :message_id

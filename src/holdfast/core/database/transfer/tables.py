@@ -35,6 +35,7 @@ COPIED = (
     Table("session_context_epoch", ("session_id",)),
     Table("session_context_change", ("session_id", "seq")),
     Table("session_attempt", ("session_id",)),
+    Table("session_import", ("session_id", "first_seq")),
     Table("session_blocked", ("session_id",)),
     Table("session_partial", ("session_id", "message_id", "kind", "key", "start")),
     Table("session_wake", ("input_id",)),

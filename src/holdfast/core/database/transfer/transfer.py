@@ -179,6 +179,11 @@ class Transfer:
         before = place.key if place is not None else None
         for event in self._source.events(columns, before):
             id, seq = event.row[at_aggregate], event.row[at_seq]
+            if not (isinstance(id, str) and isinstance(seq, int)):
+                raise StorageError(
+                    f"{self._source.name} has an event of {id!r} with the sequence {seq!r}, which is no whole number. "
+                    "Holdfast writes no such row: remove it, or restore a backup"
+                )
             begins = event.fork and (before is None or before[1] != id)
             key = (event.first, id, seq)
             if before is not None and _is_out_of_order(before, key):
@@ -224,11 +229,10 @@ class Transfer:
         self._told(Progress(phase, table, rows, total, sessions, self._copied))
 
 
-def _is_out_of_order(before: tuple[Value, ...], key: tuple[int, Value, Value]) -> bool:
+def _is_out_of_order(before: tuple[Value, ...], key: tuple[int, str, int]) -> bool:
     (first, id, seq), (next_first, next_id, next_seq) = before, key
     assert isinstance(first, int)
     assert isinstance(seq, int)
-    assert isinstance(next_seq, int)
     return next_first < first or (next_id == id and next_seq <= seq)
 
 

@@ -63,6 +63,8 @@ class Confinement(Frozen):
     writable: tuple[Path, ...] = ()
     protected: tuple[Path, ...] = ()
     """Paths inside writable directories that are not writable; they may not exist yet."""
+    absent: tuple[Path, ...] = ()
+    """Files inside writable directories that do not exist. What a command makes of them is set aside."""
     hidden: tuple[Path, ...] = ()
     """Existing paths that are not readable."""
     readable: tuple[Path, ...] = ()

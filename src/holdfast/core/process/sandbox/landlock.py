@@ -7,8 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from holdfast.core.process.sandbox.mounts import entries
-from holdfast.core.process.sandbox.places import SOCKETS, SOCKETS_EXCEPT, TEMPORARY, existing
+from holdfast.core.process.sandbox.place_names import SOCKETS, SOCKETS_EXCEPT, TEMPORARY
+from holdfast.core.process.sandbox.places import existing
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -92,15 +92,21 @@ def alone(confinement: Confinement, abi: int) -> Ruleset:
             allow(part, READ)
     kept = (*confinement.protected, *confinement.hidden)
     for root in confinement.writable:
-        whole = not any(root in path.parents for path in kept)
-        for path in (root,) if whole else entries(root, kept):
-            allow(path, READ | WRITE | IOCTL_DEV)
+        holes = {str(_git_directory(path, root)) for path in kept if root in path.parents}
+        for part in _around(str(root), holes):
+            allow(part, READ | WRITE | IOCTL_DEV)
     allow(confinement.temporary, READ | WRITE | IOCTL_DEV)
     for name in DEVICES:
         if os.path.exists(f"/dev/{name}"):
             allow(f"/dev/{name}", READ_FILE | WRITE_FILE | IOCTL_DEV)
     network = BIND_TCP | CONNECT_TCP if confinement.network != "on" and abi >= 4 else 0
     return Ruleset(handled, network, _scopes(abi), tuple(rules.items()))
+
+
+def _git_directory(path: Path, root: Path) -> Path:
+    """The git directory below the root that contains the path: no commit would work in a part of it. Else the path."""
+    parents = [parent for parent in path.parents if root in parent.parents and parent.name == ".git"]
+    return parents[-1] if parents else path
 
 
 def _around(folder: str, holes: Collection[str]) -> Iterator[str]:

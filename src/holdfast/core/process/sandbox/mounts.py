@@ -13,7 +13,8 @@ import os
 import stat
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from holdfast.core.process.sandbox.places import SOCKETS, SOCKETS_EXCEPT, TEMPORARY, existing
+from holdfast.core.process.sandbox.place_names import SOCKETS, SOCKETS_EXCEPT, TEMPORARY
+from holdfast.core.process.sandbox.places import existing
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:

@@ -3,8 +3,7 @@ directory is created for each missing name while a command runs; git ignores it,
 
 Invariants
 - A placeholder in use has a shared lock; only a process that gets the exclusive lock removes it.
-- Names for which git does not accept a directory get no placeholder. If such a name appears during a command, it is
-  removed before the command's result is returned."""
+- Names for which git does not accept a directory get no placeholder: `leftovers.py` sets them aside afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ import os
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from holdfast.core.process.sandbox.places import CONFIGURATION
+from holdfast.core.process.sandbox.place_names import CONFIGURATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 FILES = frozenset(name for name in CONFIGURATION if name != ".opencode")
 """Names that are normally files: an empty directory of this name was left by a killed process."""
-REMOVED = frozenset({"config", "config.worktree", "commondir", "gitdir"})
 TRIES = 10
 
 
@@ -34,12 +32,8 @@ def placeholders(protected: Sequence[Path]) -> Iterator[None]:
                 stack.callback(os.close, handle)
         for path in protected:
             parent = parents[path.parent]
-            if parent is None:
-                continue
-            if path.name not in REMOVED:
+            if parent is not None:
                 _hold(path.name, parent, stack)
-            elif not _exists(path.name, parent):
-                stack.callback(_remove, path.name, parent)
         yield
 
 
@@ -79,22 +73,9 @@ def _release(name: str, parent: int, handle: int, made: bool) -> None:
         os.close(handle)
 
 
-def _remove(name: str, parent: int) -> None:
-    with suppress(OSError):
-        os.unlink(name, dir_fd=parent)
-
-
 def _open(path: str | Path, parent: int | None = None) -> int | None:
     """A descriptor of a directory; None if there is none. Later steps use it, even if the name is replaced."""
     try:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     except OSError:
         return None
-
-
-def _exists(name: str, parent: int) -> bool:
-    try:
-        os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except OSError:
-        return False
-    return True

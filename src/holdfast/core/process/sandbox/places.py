@@ -1,6 +1,9 @@
-"""Paths that a sandbox hides or protects: secrets, and files that other programs execute.
+"""Paths that a sandbox hides or protects: secrets, and files that other programs execute. The names are in
+`place_names.py`.
 
-The lists contain common names; secrets elsewhere must be protected by file permissions."""
+Invariants
+- A `.git` file makes a directory writable only if that directory points back to it: the project controls the file.
+- A path is protected under its real name, and so are the files in the project that a hook or a setting leads to."""
 
 from __future__ import annotations
 
@@ -8,45 +11,30 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.core.process.sandbox.git_configuration import UnreadableSettings, read_regular
+from holdfast.core.process.sandbox.place_names import (
+    EXECUTED_BY_GIT,
+    MOVED,
+    SECRETS,
+    STARTED,
+    SYSTEM_SECRETS,
+)
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-SECRETS = tuple(
-    """
-    .ssh .gnupg .password-store .netrc .git-credentials .config/git/credentials .config/gh .config/hub .config/glab-cli
-    .aws .azure .config/gcloud .kube .docker .config/containers .config/helm .vault-token
-    .terraform.d/credentials.tfrc.json .npmrc .yarnrc.yml .pypirc .config/pip .cargo/credentials .cargo/credentials.toml
-    .gem/credentials .m2/settings.xml .gradle/gradle.properties .config/op .1password .local/share/keyrings
-    .local/share/kwalletd .mozilla .config/google-chrome .config/chromium .config/Signal .local/share/opencode
-    .claude/.credentials.json .codex/auth.json .config/github-copilot .bash_history .zsh_history .python_history
-    .node_repl_history .psql_history .mysql_history .pgpass .my.cnf
-    """.split()  # noqa: SIM905 - a list of words reads best as words
-)
-"""In the home directory."""
-SYSTEM_SECRETS = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-")
-SOCKETS = ("/run", "/var/run")
-"""Directories with sockets of host services, such as container engines, message buses and agents."""
-SOCKETS_EXCEPT = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", "/run/wrappers")
-"""Programs on NixOS."""
-TEMPORARY = ("/tmp", "/var/tmp")
+GITFILE = "gitdir: "
+MOST_HOOKS = 200
 
-CONFIGURATION = ("opencode.json", "opencode.jsonc", ".opencode", ".envrc")
-"""In a project: files that this runtime and direnv read."""
-EXECUTED_BY_GIT = ("hooks", "config", "config.worktree", "info", "modules", "worktrees", "commondir", "gitdir")
-"""In a git directory: files that name programs, or other directories with such files."""
-EXECUTED_AT_LOGIN = tuple(
-    """
-    .bashrc .bash_profile .bash_login .bash_logout .profile .zshrc .zshenv .zprofile .zlogin .gitconfig .config/git
-    .config/fish .config/autostart .config/systemd .config/environment.d .local/bin .vimrc .config/nvim .npm-global
-    """.split()  # noqa: SIM905 - a list of words reads best as words
-)
-"""In the home directory, for users whose project is the home directory."""
 
-_HOOKS_PATH = pattern(r"(?im)^\s*hookspath\s*=\s*(.+?)\s*$")
-POINTER_BYTES = 4096
+class ProtectedName(Frozen):
+    """A path that may not exist yet."""
+
+    path: Path
+    directory: bool = False
+    """Whether it is normally a directory: then an empty one can take its place while a command runs. What is normally a
+    file has no harmless substitute; if it appears, it is set aside."""
 
 
 class GitPaths(Frozen):
@@ -54,50 +42,57 @@ class GitPaths(Frozen):
     executes."""
 
     writable: tuple[Path, ...] = ()
-    protected: tuple[Path, ...] = ()
+    protected: tuple[ProtectedName, ...] = ()
 
 
-def git_paths(root: Path) -> GitPaths:
-    """For the worktree with this root. A `.git` file is used only if the directory it names points back to it: the
-    project controls the file and must not be able to choose what becomes writable."""
+def git_paths(root: Path, hooks: Sequence[str] = (), included: Sequence[Path] = ()) -> GitPaths:
+    """For the worktree with this root. `hooks` are the directories that settings name for hooks, `included` the files
+    with further settings."""
+    named = tuple(_named(root, hooks, included))
     marker = root / ".git"
     if marker.is_symlink():
-        return GitPaths((), (marker,))
+        return GitPaths((), (ProtectedName(marker), *named))
     if not marker.exists():
-        return GitPaths()
+        return GitPaths((), named)
     if marker.is_dir():
-        return GitPaths((marker,), tuple(_executed(marker, root)))
-    own = _pointer(marker, "gitdir:")
-    if own is None or _pointer(own / "gitdir") != marker:
-        return GitPaths((), (marker,))
-    common = _pointer(own / "commondir") or own
+        return GitPaths((marker,), (*executed_in(marker), *linked_hooks(marker / "hooks", root), *named))
+    own = pointer(marker, GITFILE)
+    if own is None or pointer(own / "gitdir") != marker:
+        return GitPaths((), (ProtectedName(marker), *named))
+    common = pointer(own / "commondir") or own
     if own.parent.parent != common:
-        return GitPaths((), (marker,))
-    protected = [path for path in _executed(common, root) if path != own.parent]
-    siblings = [path for path in own.parent.iterdir() if path != own]
-    return GitPaths((common,), (marker, *protected, *siblings, *_executed(own, root)))
+        return GitPaths((), (ProtectedName(marker), *named))
+    shared = [name for name in executed_in(common) if name.path != own.parent]
+    siblings = [ProtectedName(path) for path in own.parent.iterdir() if path != own]
+    hooked = linked_hooks(common / "hooks", root)
+    return GitPaths((common,), (ProtectedName(marker), *shared, *siblings, *executed_in(own), *hooked, *named))
 
 
-def _executed(directory: Path, root: Path) -> Iterator[Path]:
-    yield from (directory / name for name in EXECUTED_BY_GIT)
+def executed_in(directory: Path) -> tuple[ProtectedName, ...]:
+    """What git executes, or reads names of programs from, in a git directory."""
+    return tuple(ProtectedName(directory / name, name.endswith("/")) for name in EXECUTED_BY_GIT)
+
+
+def linked_hooks(directory: Path, root: Path) -> Iterator[ProtectedName]:
+    """The files below the root that symbolic links in a directory of hooks lead to."""
     try:
-        text = (directory / "config").read_text(encoding="utf-8", errors="replace")
+        with os.scandir(directory) as entries:
+            links = [entry.path for entry, _ in zip(entries, range(MOST_HOOKS), strict=False) if entry.is_symlink()]
     except OSError:
         return
-    # Tools such as husky keep hooks in the worktree.
-    for named in _HOOKS_PATH.findall(text):
-        hooks = Path(os.path.normpath(root / named.strip('"')))
-        if hooks != root and hooks.is_relative_to(root):
-            yield hooks
+    for target in map(os.path.realpath, links):
+        if Path(target).is_relative_to(root):
+            yield ProtectedName(Path(target))
 
 
-def _pointer(file: Path, prefix: str = "") -> Path | None:
+def pointer(file: Path, prefix: str = "") -> Path | None:
+    """The real path that a file of git consists of, after the prefix; read as git reads it."""
     try:
-        with file.open(encoding="utf-8") as text:
-            pointed = text.read(POINTER_BYTES).removeprefix(prefix).strip()
-    except (OSError, UnicodeDecodeError):
+        content = read_regular(file)
+    except UnreadableSettings:
         return None
-    return Path(os.path.realpath(file.parent / pointed)) if pointed else None
+    text = "" if content is None else os.fsdecode(content.rstrip(b"\r\n").partition(b"\0")[0]).removeprefix(prefix)
+    return Path(os.path.realpath(file.parent / text)) if text else None
 
 
 def existing(paths: Iterable[str | Path]) -> tuple[Path, ...]:
@@ -106,6 +101,52 @@ def existing(paths: Iterable[str | Path]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(Path(path) for path in found if os.path.exists(path) and path != "/"))
 
 
-def secrets(home: Path) -> tuple[Path, ...]:
+def secrets(home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """Those that exist. A variable may name a device, such as /dev/null, which is none."""
     system = [path for path in SYSTEM_SECRETS if os.access(path, os.R_OK)]
-    return existing([*(home / name for name in SECRETS), *system])
+    own = [path for path, _ in _of_user(SECRETS, home, environment)]
+    return tuple(path for path in existing([*own, *system]) if path.is_dir() or path.is_file())
+
+
+def start_up_files(home: Path, environment: Mapping[str, str], roots: Sequence[Path]) -> Iterator[ProtectedName]:
+    """What programs execute when they start, below the roots. Secrets that do not exist yet belong to it: many of them
+    name programs."""
+    inside = tuple(f"{root}/" for root in roots)
+    folders: dict[str, str] = {}
+    for path, directory in _of_user((*STARTED, *SECRETS), home, environment):
+        parent, _, name = path.rpartition("/")
+        if parent not in folders:
+            folders[parent] = os.path.realpath(parent)
+        if f"{folders[parent]}/{name}".startswith(inside):
+            yield ProtectedName(Path(folders[parent], name), directory)
+
+
+def _of_user(names: Iterable[str], home: Path, environment: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
+    """The path of each name in the home directory, and where a variable moves it or what contains it; and whether it is
+    a directory. Strings: this is called for hundreds of names before each command."""
+    moved = [(name, part) for name, variable in MOVED.items() for part in _absolute(environment.get(variable, ""))]
+    for name in names:
+        path, directory = name.removesuffix("/"), name.endswith("/")
+        yield f"{home}/{path}", directory
+        for original, elsewhere in moved:
+            if path == original or original.startswith(f"{path}/"):
+                yield elsewhere, directory and path == original
+            elif path.startswith(f"{original}/"):
+                yield f"{elsewhere}/{path.removeprefix(original + '/')}", directory
+
+
+def _absolute(value: str) -> Iterator[str]:
+    return (os.path.normpath(part) for part in value.split(os.pathsep) if os.path.isabs(part))
+
+
+def _named(root: Path, hooks: Sequence[str], included: Sequence[Path]) -> Iterator[ProtectedName]:
+    """Tools such as husky keep hooks in the worktree."""
+    for text in hooks:
+        directory = Path(os.path.normpath(root / text))
+        if directory != root and directory.is_relative_to(root):
+            yield ProtectedName(directory, directory=True)
+            yield from linked_hooks(directory, root)
+    for path in included:
+        yield ProtectedName(path)
+        if (real := Path(os.path.realpath(path))) != path:
+            yield ProtectedName(real)

@@ -3,7 +3,9 @@
 Invariants
 - Only the user's settings count: an argument, the environment, the user's configuration; never the project's.
 - Commands of the agent `plan` are always confined read-only if the machine supports it.
-- What cannot be enforced is refused or reported, never ignored."""
+- What cannot be enforced is refused or reported, never ignored.
+- What a command leaves behind is examined before its result is returned. If this process is killed meanwhile, it is
+  not: a later command takes it for the user's own."""
 
 from __future__ import annotations
 
@@ -14,25 +16,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.core.process.sandbox.confinement import Confinement, SandboxSettings, SandboxUnavailable
+from holdfast.core.process.sandbox.leftovers import Leftovers
+from holdfast.core.process.sandbox.place_names import CONFIGURATION, TEMPORARY
 from holdfast.core.process.sandbox.places import (
-    CONFIGURATION,
-    EXECUTED_AT_LOGIN,
-    TEMPORARY,
+    ProtectedName,
     existing,
     git_paths,
     secrets,
+    start_up_files,
 )
+from holdfast.core.process.sandbox.repositories import protected_names
 from holdfast.core.run_to_completion import run_to_completion
 from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from holdfast.core.diagnostic import Diagnostic
     from holdfast.core.process.sandbox.backend import Backend
     from holdfast.core.process.sandbox.backends import BackendChooser
     from holdfast.core.process.sandbox.confinement import Mode, Network
+    from holdfast.core.process.sandbox.leftovers import Baseline, Inventory
     from holdfast.core.process.sandbox.private_directory import PrivateDirectory
 
 PLAN = "plan"
@@ -52,6 +57,8 @@ class SandboxDecision(Frozen):
     """For example `workspace (bubblewrap, network off)`."""
     problem: str = ""
     """What differs from the configuration."""
+    before: Baseline | None = None
+    """What there was before the command, to compare with what it leaves behind."""
 
 
 class SandboxReport(Frozen):
@@ -76,6 +83,8 @@ class SandboxPaths(Frozen):
     """Directories of the runtime: data, state, the user's configuration."""
     readable: tuple[Path, ...]
     """Paths in them that commands need: managed files, references, skills."""
+    environment: Mapping[str, str] = {}
+    """The runtime's own: variables move files of the user, and git is found in its PATH."""
 
 
 class Sandbox:
@@ -94,6 +103,7 @@ class Sandbox:
         self._settings = settings
         self._paths = paths
         self._own_ports = own_ports
+        self._leftovers = Leftovers(paths.root, paths.directory, paths.environment)
         self._opening = asyncio.Lock()
         self._base: PrivateDirectory | None = None
         self._proxy: Path | None = None
@@ -113,12 +123,20 @@ class Sandbox:
             return SandboxDecision()
         try:
             backend = await self._backends.choose()
-            confinement, problem = await self._confine(settings.mode, settings, backend)
+            confinement, problem, before = await self._confine(settings.mode, settings, backend)
         except SandboxUnavailable as error:
             if settings.required:
                 raise SandboxRefused(f"holdfast.sandbox requires a sandbox, and there is none: {error}") from error
             return SandboxDecision(problem=f"sandbox {settings.mode} is not in force: {error}")
-        return SandboxDecision(confinement, f"{settings.mode} ({backend.name}, network {confinement.network})", problem)
+        summary = f"{settings.mode} ({backend.name}, network {confinement.network})"
+        return SandboxDecision(confinement, summary, problem, before)
+
+    async def settle(self, decision: SandboxDecision) -> tuple[str, ...]:
+        """Call it after the command has ended, however it ended. Disables what it left behind for other programs to
+        execute; returns what was disabled, for people and the model."""
+        if decision.before is None:
+            return ()
+        return await run_to_completion(self._leftovers.settle(decision.before))
 
     async def report(self) -> SandboxReport:
         """What is enforced for agents other than `plan`, and what this machine supports."""
@@ -146,7 +164,9 @@ class Sandbox:
 
             await asyncio.to_thread(remove, base)
 
-    async def _confine(self, mode: Mode, settings: SandboxSettings, backend: Backend) -> tuple[Confinement, str]:
+    async def _confine(
+        self, mode: Mode, settings: SandboxSettings, backend: Backend
+    ) -> tuple[Confinement, str, Baseline | None]:
         network, problem = _network(settings, backend)
         async with self._opening:
             try:
@@ -155,8 +175,14 @@ class Sandbox:
                     self._proxy = await self._open_proxy(base)
             except OSError as error:
                 raise SandboxUnavailable(f"its directory cannot be made: {error}") from error
-        found = await asyncio.to_thread(confinement, mode, network, self._paths, settings, base / "tmp")
-        return found.replace(proxy=self._proxy if network == "proxy" else None), problem
+        inventory = None
+        if mode == "workspace":
+            writable = await asyncio.to_thread(writable_directories, self._paths, settings)
+            inventory = await self._leftovers.take(writable)
+            problem = "; ".join(filter(None, (problem, inventory.problem)))
+        made = await asyncio.to_thread(confinement, mode, network, self._paths, settings, base / "tmp", inventory)
+        before = None if inventory is None else self._leftovers.begin(made, inventory)
+        return made.replace(proxy=self._proxy if network == "proxy" else None), problem, before
 
     async def _open(self) -> Path:
         if self._base is None:
@@ -183,33 +209,64 @@ def _network(settings: SandboxSettings, backend: Backend) -> tuple[Network, str]
 
 
 def confinement(
-    mode: Mode, network: Network, paths: SandboxPaths, settings: SandboxSettings, temporary: Path
+    mode: Mode,
+    network: Network,
+    paths: SandboxPaths,
+    settings: SandboxSettings,
+    temporary: Path,
+    inventory: Inventory | None = None,
 ) -> Confinement:
     """Build a confinement from the files of this machine; blocks. Raises SandboxUnavailable."""
-    hidden = (*secrets(paths.home), *existing(paths.hidden))
+    hidden = (*secrets(paths.home, paths.environment), *existing(paths.hidden))
     readable = existing((*paths.readable, *_project_in_temporary(paths)))
     if mode == "read-only":
         return Confinement(mode, network, temporary, hidden=hidden, readable=readable)
-    directory = Path(os.path.realpath(paths.directory))
-    if directory == Path("/"):
-        raise SandboxUnavailable(WHOLE_DISK)
-    git = git_paths(paths.root) if paths.root is not None else None
-    further = existing(_expanded(path, paths.home) for path in settings.writable)
-    writable = (directory, *(git.writable if git is not None else ()), *(path for path in further if path.is_dir()))
-    protected = [
-        *(directory / name for name in CONFIGURATION),
-        *(git.protected if git is not None else ()),
-        *existing(paths.home / name for name in EXECUTED_AT_LOGIN),
-    ]
+    writable = writable_directories(paths, settings)
+    names = [*(ProtectedName(writable[0] / name, directory=True) for name in CONFIGURATION)]
+    if paths.root is not None:
+        names += git_paths(paths.root, *(() if inventory is None else (inventory.hooks, inventory.included))).protected
+    if inventory is not None:
+        for repository in inventory.nested:
+            names += protected_names(repository, writable, inventory.hooks)
+    protected, absent = _by_existence(names, writable)
+    started, missing = _by_existence(start_up_files(paths.home, paths.environment, writable), writable)
     return Confinement(
         mode,
         network,
         temporary,
-        writable=tuple(dict.fromkeys(writable)),
-        protected=tuple(path for path in dict.fromkeys(protected) if any(root in path.parents for root in writable)),
+        writable=writable,
+        protected=tuple(dict.fromkeys((*protected, *started))),
+        absent=tuple(dict.fromkeys((*absent, *missing))),
         hidden=hidden,
         readable=readable,
     )
+
+
+def writable_directories(paths: SandboxPaths, settings: SandboxSettings) -> tuple[Path, ...]:
+    """The project directory first. Raises SandboxUnavailable."""
+    directory = Path(os.path.realpath(paths.directory))
+    if directory == Path("/"):
+        raise SandboxUnavailable(WHOLE_DISK)
+    git = git_paths(paths.root).writable if paths.root is not None else ()
+    further = existing(_expanded(path, paths.home) for path in settings.writable)
+    return tuple(dict.fromkeys((directory, *git, *(path for path in further if path.is_dir()))))
+
+
+def _by_existence(names: Iterable[ProtectedName], writable: Collection[Path]) -> tuple[list[Path], list[Path]]:
+    """The names inside writable directories: those to protect, with their real paths, and missing files. Of a missing
+    directory the first missing parent is protected."""
+    protected, absent = [], []
+    for name in names:
+        path = Path(os.path.realpath(name.path.parent)) / name.path.name
+        if not any(root in path.parents for root in writable):
+            continue
+        if os.path.lexists(path):
+            protected.append(path)
+        elif name.directory:
+            protected.append(next(each for each in (*reversed(path.parents), path) if not os.path.lexists(each)))
+        else:
+            absent.append(path)
+    return protected, absent
 
 
 def _project_in_temporary(paths: SandboxPaths) -> list[Path]:

@@ -38,7 +38,9 @@ def profile(confinement: Confinement) -> str:
 
 def _protect(confinement: Confinement, roots: Sequence[Path]) -> list[str]:
     """The rules for what is protected in these writable directories."""
-    protected = [path for path in confinement.protected if any(root in path.parents for root in roots)]
+    protected = [
+        path for path in (*confinement.protected, *confinement.absent) if any(root in path.parents for root in roots)
+    ]
     # Otherwise a directory that contains a protected path could be moved.
     around = {parent for path in protected for parent in path.parents if _inside(parent, roots)}
     unlink = (f"(literal {_quoted(path)})" for path in sorted(around))

@@ -17,7 +17,7 @@ from holdfast.core.filesystem.location_path import Target
 from holdfast.core.filesystem.mutation import MAX_FILE_BYTES, FileMutations
 from holdfast.core.filesystem.text import decode
 from holdfast.core.filesystem.transaction import Change, ChangesFailed
-from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, file_failures, narrowest_first
+from holdfast.core.tool.builtin.authorize import Authorizer, allow_files, allow_outside, file_failures
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
@@ -87,10 +87,14 @@ def apply_patch_tool(files: LocationFiles, permissions: Authorizer) -> Tool[Patc
         located = [_locate(files, operation) for operation in operations]
         targets = [target for one in located for target in one[1:] if target is not None]
         await allow_outside(permissions, context, targets)
-        resources = list(dict.fromkeys(target.resource for target in targets))
-        await permissions.allow(context, "edit", resources, save=narrowest_first(*resources))
+        # The content of a file that moves can be read under its new name.
+        if moved := [target for _, target, destination in located if destination is not None]:
+            await allow_files(permissions, context, "read", moved)
+        await allow_files(permissions, context, "edit", targets)
         for target in targets:
-            if await files.unsaved.text(context.session_id, target) is not None:
+            with file_failures(UNABLE.format(path=target.resource)):
+                unsaved = await files.unsaved.text(context.session_id, target)
+            if unsaved is not None:
                 raise ToolFailure(NOT_BY_PATCH.format(resource=target.resource))
         steps = await asyncio.to_thread(_plan, located)
         output = await asyncio.to_thread(_output, steps)

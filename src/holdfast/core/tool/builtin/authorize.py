@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from holdfast.core.filesystem.errors import FileError
-from holdfast.core.permission.rules import Authority
+from holdfast.core.permission import protected
+from holdfast.core.permission.rules import ORDINARY, Authority, Terms
 from holdfast.core.permission.wildcard import has_wildcard
 from holdfast.core.tool.tool import ToolContext, ToolFailure
 
@@ -34,6 +36,7 @@ class Authorizer(Protocol):
         *,
         save: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        terms: Terms = ORDINARY,
     ) -> None:
         """Wait until every resource is allowed; raise `Denied` if one is not. A denial by a person without feedback is
         not a tool failure: DeniedByPerson passes through and stops the turn."""
@@ -48,7 +51,16 @@ async def allow_outside(permissions: Authorizer, context: ToolContext, targets: 
 async def allow_read(permissions: Authorizer, context: ToolContext, target: Target) -> None:
     """Ask for everything that reading a file or listing a directory needs."""
     await allow_outside(permissions, context, [target])
-    await permissions.allow(context, "read", [target.resource], save=narrowest_first(target.resource))
+    await allow_files(permissions, context, "read", [target])
+
+
+async def allow_files(
+    permissions: Authorizer, context: ToolContext, action: Literal["read", "edit"], targets: Iterable[Target]
+) -> None:
+    """Ask for an action on files, under their resources and, where those do not show it, their protected names."""
+    named = (protected.resources(action, target.resource, str(target.path)) for target in targets)
+    resources = list(dict.fromkeys(chain.from_iterable(named)))
+    await permissions.allow(context, action, resources, save=narrowest_first(*resources))
 
 
 def narrowest_first(*resources: str) -> tuple[str, ...]:

@@ -3,17 +3,17 @@ end."""
 
 import asyncio
 import os
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.core.filesystem.errors import PathError
 from holdfast.core.filesystem.location_path import LocationPaths, Target
+from holdfast.core.permission.rules import Terms
 from holdfast.core.process.environment import child_environment
 from holdfast.core.process.process import TREE_LIMIT, ProcessError, Processes, ProcessExit
 from holdfast.core.process.sandbox.confinement import SandboxSettings
@@ -27,6 +27,7 @@ from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
+from holdfast.text.visible_text import visible
 
 if TYPE_CHECKING:
     from holdfast.core.shell.approval import Approval
@@ -127,13 +128,14 @@ def bash_tool(
     settings: Callable[[], BashSettings] = BashSettings,
     store: OutputStore | None = None,
     sandbox: Sandbox | None = None,
+    root: Path | None = None,
     attended: bool = False,
 ) -> Tool[BashInput, BashOutput]:
     """The description tells the model about the sandbox configured now. Escaping it is offered only where a person can
     be asked (`attended`)."""
     confined = sandbox.settings if sandbox is not None and sandbox.settings.mode != "off" else None
     escapable = confined is not None and attended
-    commands = ShellCommands(paths, processes, authorizer, host, settings, sandbox)
+    commands = ShellCommands(paths, processes, authorizer, host, settings, sandbox, root)
     bash = _Bash(commands, store, escapable)
     return Tool(
         description=DESCRIPTION if confined is None else confined_description(confined),
@@ -149,6 +151,15 @@ def bash_tool(
 
 def confined_description(settings: SandboxSettings) -> str:
     return CONFINED.format(writing=WRITING[settings.mode], network=NETWORK[settings.network])
+
+
+class _Parsed(Frozen):
+    approval: "Approval"
+    warnings: list[str]
+    """About external directories."""
+    reads: tuple[str, ...] | None
+    """The files that the command names, if it is proved to change nothing."""
+    suspected: tuple[str, ...]
 
 
 class ApprovedCommand(Frozen):
@@ -196,6 +207,8 @@ class ShellCommands(Frozen, eq=False):
     host: Mapping[str, str]
     settings: Callable[[], BashSettings]
     sandbox: Sandbox | None
+    root: Path | None = None
+    """The directory of the project, whose Locations share saved approvals; None if it is the Location's."""
     parsing: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
     async def approve(self, given: BashInput, context: ToolContext) -> ApprovedCommand:
@@ -215,8 +228,9 @@ class ShellCommands(Frozen, eq=False):
         settings = approved.settings
         environment = child_environment(self.host, passed=settings.passed, values=settings.values)
         shell = command_shell(settings.shell, environment)
+        disabled: tuple[str, ...] = ()
         try:
-            return await self.processes.run(
+            ended = await self.processes.run(
                 (shell, "-c", approved.command),
                 cwd=approved.workdir.path,
                 environment=environment,
@@ -226,6 +240,10 @@ class ShellCommands(Frozen, eq=False):
             )
         except ProcessError as problem:
             raise _unable(approved.command, problem.cause or str(problem)) from problem
+        finally:
+            if self.sandbox is not None:
+                disabled = await self.sandbox.settle(approved.terms)
+        return ended.replace(disabled=disabled)
 
     def _workdir(self, given: BashInput, settings: BashSettings) -> Target:
         if "\0" in given.command:
@@ -241,31 +259,49 @@ class ShellCommands(Frozen, eq=False):
         await allow_outside(self.authorizer, context, [workdir])
         _check_directory(command, workdir)
         if len(command) <= QUICK_CHARACTERS:
-            (resources, save), warnings = self._parse(command, workdir.path)
+            parsed = self._parse(command, workdir)
         else:
             # A long command takes about 20 ms; only one is parsed at a time.
             async with self.parsing:
-                (resources, save), warnings = await asyncio.to_thread(self._parse, command, workdir.path)
-        metadata = {"command": visible(command), "workdir": workdir.resource, "warnings": warnings}
-        await self.authorizer.allow(context, "bash", resources, save=save, metadata=metadata)
-        return warnings
+                parsed = await asyncio.to_thread(self._parse, command, workdir)
+        resources, save = parsed.approval
+        metadata = {**about_command(command, workdir), "warnings": parsed.warnings}
+        elsewhere = workdir.path != self.paths.root
+        terms = Terms(reads=parsed.reads, suspected=parsed.suspected, exact_only=elsewhere)
+        await self.authorizer.allow(context, "bash", resources, save=save, metadata=metadata, terms=terms)
+        return parsed.warnings
 
-    def _parse(self, command: str, workdir: Path) -> "tuple[Approval, list[str]]":
-        """The approval that the command needs, and warnings about external directories."""
+    def _parse(self, command: str, workdir: Target) -> "_Parsed":
         from holdfast.core.shell.approval import approval
         from holdfast.core.shell.grammar import parse
+        from holdfast.core.shell.read_only import read_files
         from holdfast.core.shell.references import external_directories
+        from holdfast.core.shell.suspects import suspected_commands
 
         script = parse(command)
-        outside = external_directories(script, workdir, self.host.get("HOME", "/"))
-        return approval(script), [OUTSIDE.format(directory=found.rstrip("/")) for found in outside]
+        outside = external_directories(script, workdir.path, self.host.get("HOME", "/"))
+        warnings = [OUTSIDE.format(directory=directory.rstrip("/")) for directory in outside]
+        place = os.path.relpath(workdir.path, self.root or self.paths.root)
+        needed = approval(script, "" if place == "." else place, prefixes=workdir.path == self.paths.root)
+        reads = self._resources(read_files(script), workdir.path)
+        return _Parsed(needed, warnings, reads, suspected_commands(script))
+
+    def _resources(self, names: tuple[str, ...] | None, workdir: Path) -> tuple[str, ...] | None:
+        """The files as rules name them; None if one of them is outside of what may be read without asking."""
+        if names is None:
+            return None
+        try:
+            targets = [self.paths.resolve(os.path.join(workdir, name), external="deny") for name in names if name]
+        except PathError:
+            return None
+        return tuple(dict.fromkeys(target.resource for target in targets))
 
     async def _terms(self, given: BashInput, workdir: Target, context: ToolContext) -> SandboxDecision:
         """The confinement to run under. Escaping the sandbox needs an approval for this exact command."""
         if self.sandbox is None:
             return SandboxDecision()
         if isinstance(given, ConfinedBashInput) and given.escape is True:
-            metadata = {"command": visible(given.command), "workdir": workdir.resource}
+            metadata = about_command(given.command, workdir)
             await self.authorizer.allow(context, "sandbox_escape", (given.command,), metadata=metadata)
             return SandboxDecision()
         try:
@@ -279,6 +315,7 @@ def about_sandbox(ended: ProcessExit, terms: SandboxDecision, *, escapable: bool
     if terms.confinement is None:
         return [WITHOUT_SANDBOX.format(problem=_sentence(terms.problem))] if terms.problem else []
     lines = [f"{_sentence(terms.problem)}."] if terms.problem else []
+    lines += [f"{visible(line)}." for line in ended.disabled]
     if ended.code != 0:
         lines += [IN_SANDBOX.format(summary=terms.summary), *((MAY_ESCAPE,) if escapable else ())]
     return lines
@@ -302,17 +339,10 @@ def _checkpoints(output: "command_output.CommandOutput") -> Iterator[None]:
         timers[0].cancel()
 
 
-def visible(command: str) -> str:
-    """Escape invisible characters and those that change the display order, for a permission prompt."""
-    if command.replace("\n", "").replace("\t", "").isprintable():
-        return command
-    return "".join(
-        f"\\u{{{ord(char):x}}}" if unicodedata.category(char) in _UNSEEN and char not in "\n\t" else char
-        for char in command
-    )
-
-
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+def about_command(command: str, workdir: Target) -> dict[str, Any]:
+    """The command exactly as it would run, its directory as rules name it and as an absolute path. Whoever shows it to
+    a person makes hidden characters visible."""
+    return {"command": command, "workdir": workdir.resource, "directory": str(workdir.path)}
 
 
 def _result(ended: ProcessExit, truncated: bool) -> BashResult:

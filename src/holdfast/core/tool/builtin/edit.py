@@ -14,7 +14,8 @@ from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.filesystem.location_path import Target
 from holdfast.core.filesystem.mutation import MAX_FILE_BYTES
 from holdfast.core.filesystem.text import decode
-from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, file_failures, narrowest_first
+from holdfast.core.permission.protected import effect_on_file
+from holdfast.core.tool.builtin.authorize import AuthorityOf, Authorizer, allow_files, allow_outside, file_failures
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.deferred import deferred
 from holdfast.schema.frozen import Frozen
@@ -53,7 +54,16 @@ class EditOutput(Record):
     """How oldString was matched, if not exactly."""
 
 
-def edit_tool(files: LocationFiles, permissions: Authorizer) -> Tool[EditInput, EditOutput]:
+def edit_tool(
+    files: LocationFiles, permissions: Authorizer, authority_of: AuthorityOf | None = None
+) -> Tool[EditInput, EditOutput]:
+    """A failure quotes a file only if the caller may read it without asking."""
+
+    async def may_quote(target: Target, context: ToolContext) -> bool:
+        if authority_of is None:
+            return True
+        return effect_on_file(await authority_of(context), "read", target.resource, str(target.path)) == "allow"
+
     async def execute(given: EditInput, context: ToolContext) -> EditOutput:
         if given.old_string == given.new_string:
             raise ToolFailure(SAME)
@@ -63,10 +73,14 @@ def edit_tool(files: LocationFiles, permissions: Authorizer) -> Tool[EditInput, 
         with file_failures(unable):
             target = files.resolve(given.path, "write")
         await allow_outside(permissions, context, [target])
-        await permissions.allow(context, "edit", [target.resource], save=narrowest_first(target.resource))
+        await allow_files(permissions, context, "edit", [target])
         with file_failures(unable):
             unsaved = await files.unsaved.text(context.session_id, target)
-            edit = await asyncio.to_thread(_prepare, target, given, unsaved)
+            try:
+                edit = await asyncio.to_thread(_prepare, target, given, unsaved)
+            except replacement.TextNotMatched as mismatch:
+                shown = str(mismatch) if await may_quote(target, context) else mismatch.reason
+                raise ToolFailure(shown) from None
             if not await files.unsaved.write(context.session_id, target, edit.after):
                 if unsaved is not None:
                     raise ToolFailure(UNSAVED.format(resource=target.resource))
@@ -85,7 +99,10 @@ def edit_tool(files: LocationFiles, permissions: Authorizer) -> Tool[EditInput, 
 def planned(files: LocationFiles, given: EditInput) -> tuple[FileDiff, ...]:
     """What a call would change now. Nothing is written. Blocks."""
     with file_failures(f"Unable to edit {given.path}"):
-        return _prepare(files.resolve(given.path, "write"), given).output.files
+        try:
+            return _prepare(files.resolve(given.path, "write"), given).output.files
+        except replacement.TextNotMatched as mismatch:
+            raise ToolFailure(mismatch.reason) from None
 
 
 class _Edit(Frozen):
@@ -95,15 +112,12 @@ class _Edit(Frozen):
 
 
 def _prepare(target: Target, given: EditInput, unsaved: str | None = None) -> _Edit:
-    """`unsaved` is the text in an editor, if it is another one than on the disk."""
+    """`unsaved` is the text in an editor, if it is another one than on the disk. Raises TextNotMatched."""
     before = read_file(target, MAX_FILE_BYTES) if unsaved is None else unsaved.encode(errors="replace")
     text = decode(before)
     if text is None:
         raise NotText("it is not valid UTF-8")
-    try:
-        replaced = replacement.replace(text.content, given.old_string, given.new_string, every=given.replace_all)
-    except replacement.TextNotMatched as mismatch:
-        raise ToolFailure(str(mismatch)) from None
+    replaced = replacement.replace(text.content, given.old_string, given.new_string, every=given.replace_all)
     after = text.encode(replaced.content)
     if after == before:
         raise ToolFailure(SAME)

@@ -53,7 +53,8 @@ def glob_tool(
         target = await scope.authorize("glob", given, context)
         if target.name is not None:
             raise SearchFailed(f"{target.resource} is not a directory")
-        found = await search.files(target.directory, glob, limit_of(given, DEFAULT_LIMIT))
+        limit = limit_of(given, DEFAULT_LIMIT)
+        found = await search.files(target.directory, glob, limit, own=paths.own.identities())
         count = len(found.paths)
         lines = [str(target.directory / path) for path in found.paths] or [NOTHING]
         lines += notes(count, cut=found.total > count, partial=found.partial)

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.core.filesystem.location_path import LocationPaths
-from holdfast.core.permission.rules import evaluate
+from holdfast.core.permission.protected import effect_on_file
 from holdfast.core.search.glob import Glob, InvalidGlob
 from holdfast.core.search.search import InvalidPattern, Search
 from holdfast.core.tool.builtin.authorize import AuthorityOf, Authorizer
@@ -31,6 +31,7 @@ DEFAULT_LIMIT = 100
 DESCRIPTION = "Search the contents of files with a regular expression. Ignored files are left out, hidden ones are not."
 UNABLE = "Unable to grep for {pattern}"
 FOUND = "Found {count} matches"
+CHANGED = "(matches in {count} files are left out: the files changed during the search)"
 WITHHELD = "(matches in {count} files are withheld: reading these files needs approval)"
 
 
@@ -80,7 +81,7 @@ def grep_tool(
         def keep(path: str) -> bool:
             if include is not None and not include.matches(path):
                 return False
-            effect = evaluate(authority.rules, "read", target.resource_of(path), authority.fences)
+            effect = effect_on_file(authority, "read", target.resource_of(path), str(target.directory / path))
             if effect == "ask":
                 withheld.add(path)
             return effect == "allow"
@@ -92,9 +93,11 @@ def grep_tool(
             name=target.name,
             include=None if given.include is UNSET else given.include,
             keep=keep,
+            own=paths.own.identities(),
         )
         remarks = notes(len(found.matches), cut=found.cut, partial=found.partial)
         remarks += [WITHHELD.format(count=len(withheld))] if withheld else []
+        remarks += [CHANGED.format(count=found.changed)] if found.changed else []
         text = "\n".join([*_lines(found.matches, target), *(["", *remarks] if remarks else [])])
         return SearchOutput([_record(match, target) for match in found.matches], text)
 

@@ -43,6 +43,11 @@ MAX_GROWTH = 2
 class TextNotMatched(Exception):
     """The text to replace was not found, or found more than once; the message tells the model what to change."""
 
+    def __init__(self, reason: str, nearby: str = "") -> None:
+        """`nearby` quotes the file."""
+        super().__init__(reason + nearby)
+        self.reason = reason
+
 
 class Replaced(Frozen):
     content: str
@@ -146,7 +151,7 @@ def _loosely(view: View, old: str, new: str) -> tuple[str, Region]:
                 raise TextNotMatched(AMBIGUOUS.format(way=way, lines=listed))
             if regions and regions[0].end - regions[0].first <= MAX_GROWTH * len(wanted):
                 return way, regions[0]
-    raise TextNotMatched(NOT_FOUND + _closest(lines, wanted))
+    raise TextNotMatched(NOT_FOUND, _closest(lines, wanted))
 
 
 def _lines(text: str) -> list[str]:

@@ -14,7 +14,7 @@ from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.filesystem.location_path import Target
 from holdfast.core.filesystem.mutation import MAX_FILE_BYTES, Mutation
 from holdfast.core.filesystem.text import encode_like
-from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, file_failures, narrowest_first
+from holdfast.core.tool.builtin.authorize import Authorizer, allow_files, allow_outside, file_failures
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
@@ -48,7 +48,7 @@ def write_tool(files: LocationFiles, permissions: Authorizer) -> Tool[WriteInput
         with file_failures(unable):
             target = files.resolve(given.path, "write")
         await allow_outside(permissions, context, [target])
-        await permissions.allow(context, "edit", [target.resource], save=narrowest_first(target.resource))
+        await allow_files(permissions, context, "edit", [target])
         settings = files.settings()
         if settings.stale_guard and files.fingerprints.is_stale(context.session_id, target.path):
             raise ToolFailure(CHANGED_SINCE_READ)

@@ -68,10 +68,16 @@ export function formBody(request, answer) {
 		answer('Answered', `/form/${request.id}/reply`, { answer: values() });
 	};
 	refresh();
-	return h('form.ask-body.fields', { onsubmit: submit, oninput: refresh, onchange: refresh }, parts.map(({ el }) => el),
+	return h('form.ask-body.fields', { onsubmit: submit, oninput: refresh, onchange: refresh }, asker(request.form), parts.map(({ el }) => el),
 		h('div.ask-acts', { 'data-needs': 'approve' }, h('button.btn.primary', { 'data-do': 'once' }, 'Answer'),
 			h('button.btn', { type: 'button', 'data-do': 'deny', onclick: () => answer('Declined', `/form/${request.id}/cancel`, { decline: true }) }, 'Decline')),
 		lacks('approve', 'Answering'));
+}
+
+/** Who gets the answer, in words that no server wrote. */
+function asker({ metadata }) {
+	if (metadata?.kind !== 'mcp-elicitation') return null;
+	return h('p.dim', `The MCP server ${plain(metadata.server)} asks this and gets the answer. Never enter passwords or keys.`);
 }
 
 function holds({ op, value }, given) {

@@ -3,12 +3,13 @@
 -- name: activity.begin
 insert into session_activity (session_id, seq, time_started, suspended)
 values ((select id from session where id = :session_id), :seq, :timestamp, 0)
-on conflict (session_id) do update set seq = excluded.seq, time_started = excluded.time_started, suspended = 0
+on conflict (session_id) do update set seq = excluded.seq, time_started = excluded.time_started, suspended = 0,
+  decision_seq = null
 
 -- name: activity.dispatch
 insert into session_activity (session_id, seq, time_started, suspended)
 values ((select id from session where id = :session_id), :seq, :timestamp, 0)
-on conflict (session_id) do update set suspended = 0
+on conflict (session_id) do update set suspended = 0, decision_seq = null
 
 -- name: activity.step_ended
 delete from session_activity
@@ -29,10 +30,11 @@ where aggregate_id = :session_id and type = 'session.next.step.ended.2'
 -- name: activity.suspend
 insert into session_activity (session_id, seq, time_started, suspended)
 values ((select id from session where id = :session_id), :seq, :timestamp, 1)
-on conflict (session_id) do update set suspended = 1
+on conflict (session_id) do update set suspended = 1, decision_seq = null
 
 -- name: activity.range
-select activity.session_id, activity.seq, activity.time_started, activity.suspended, session.time_compacting,
+select activity.session_id, activity.seq, activity.time_started, activity.suspended, activity.decision_seq,
+  session.time_compacting,
   (select newest.type from session_lineage segment
    cross join lateral (
      select m.type from session_message m
@@ -52,6 +54,25 @@ select activity.session_id, activity.seq, activity.time_started, activity.suspen
     join session_task task
       on task.session_id = part.session_id and task.message_id = answer.id and task.call_id = part.key
     where part.session_id = activity.session_id and part.status in ('pending', 'running')) as delegates,
+  case when turn.message_id is null then null else (
+    select coalesce('[' || string_agg(
+      '{"id":' || to_json(part.key) || ',"tool":' || (part.data::json -> 'name') || ',"command":'
+      || coalesce(to_json(left(part.data::json #>> '{state,input,command}', 500))::text, 'null') || '}',
+      ',' order by part.idx) || ']', '[]')
+    from session_message_part part
+    where part.session_id = activity.session_id and part.status = 'running'
+      and part.message_seq = (select seq from session_message
+        where id = turn.message_id and session_id = activity.session_id)
+      and not exists (
+        select 1 from session_task
+        where session_id = activity.session_id and message_id = turn.message_id and call_id = part.key)
+      and coalesce((
+        select request.resumable = 0 or request.taken = 1 from session_request request
+        where request.session_id = activity.session_id and coalesce(
+            request.data::json #>> '{source,callID}', request.data::json #>> '{tool,callID}') = part.key
+          and coalesce(request.data::json #>> '{source,messageID}',
+            request.data::json #>> '{tool,messageID}') = turn.message_id
+        order by request.seq desc limit 1), true)) end as calls,
   coalesce((
     select count from session_attempt where session_id = activity.session_id and seq = activity.seq), 0) as attempts
 from session_activity activity

@@ -10,18 +10,6 @@ returning seq, set_config('holdfast.head', seq::text, true)
 select seq, id, type, data, metadata from event
 where aggregate_id = :aggregate_id and seq > :after order by seq limit :limit
 
--- name: event.bounded_page
-select seq, id, type, data, metadata from event
-where aggregate_id = :aggregate_id and seq > :after and seq <= (
-  select max(seq) from (
-    select seq, sum(size) over (order by seq) - size as before from (
-      select seq, octet_length(data) as size from event
-      where aggregate_id = :aggregate_id and seq > :after order by seq limit :limit
-    ) as sizes
-  ) as sums where before < :bytes::bigint
-)
-order by seq
-
 -- name: event.page_of_types
 select seq, id, type, data, metadata from event
 where aggregate_id = :aggregate_id and seq > :after

@@ -2,12 +2,12 @@
 -- its lock.
 
 -- name: lease.get
-select l.session_id, l.owner_id, l.token, (extract(epoch from clock_timestamp()) * 1000)::bigint - o.beat as age,
+select l.session_id, l.owner_id, l.token, (extract(epoch from clock_timestamp()) * 1000)::bigint - o.beat as age, o.beat,
   holdfast_locked(o.number) as locked
 from session_lease l left join owner o on o.id = l.owner_id where l.session_id = :session_id
 
 -- name: lease.held
-select l.session_id, l.owner_id, l.token, (extract(epoch from clock_timestamp()) * 1000)::bigint - o.beat as age,
+select l.session_id, l.owner_id, l.token, (extract(epoch from clock_timestamp()) * 1000)::bigint - o.beat as age, o.beat,
   holdfast_locked(o.number) as locked
 from session_lease l left join owner o on o.id = l.owner_id where l.owner_id is not null order by l.session_id
 
@@ -27,7 +27,7 @@ on conflict (id) do update set beat = excluded.beat, name = excluded.name, addre
   version = excluded.version, started = excluded.started, roots = excluded.roots, room = excluded.room
 
 -- name: owner.all
-select id, pid, (extract(epoch from clock_timestamp()) * 1000)::bigint - beat as age,
+select id, pid, (extract(epoch from clock_timestamp()) * 1000)::bigint - beat as age, beat,
   holdfast_locked(number) as locked,
   started is not null as serves, exists (select 1 from session_lease where owner_id = owner.id) as holds,
   name, address, version, started, roots, room

@@ -1,7 +1,14 @@
 -- name: request.insert
 insert into session_request (session_id, seq, id, kind, agent, data, reply, time_created, resumable, owner)
-values ((select session.id from session where session.id = :session_id), :seq, :id, :kind, :agent, :data, null, :timestamp,
-  :resumable, :owner)
+values ((select session.id from session where session.id = :session_id), :seq, :id, :kind, :agent, :data,
+  case when exists (
+    select 1 from session_import origin
+    where origin.session_id = :session_id and :seq between origin.first_seq and origin.last_seq) then :closed end,
+  :timestamp,
+  case when exists (
+    select 1 from session_import origin
+    where origin.session_id = :session_id and :seq between origin.first_seq and origin.last_seq) then 0 else :resumable end,
+  :owner)
 
 -- name: request.of_call
 select id, kind, data, reply, resumable, taken from session_request
@@ -35,7 +42,7 @@ order by request.time_created, request.seq, request.id
 -- name: form.held_of_call
 select request.id, request.taken, asked.data::json ->> 'held' as held
 from session_request request join event asked on asked.aggregate_id = request.session_id and asked.seq = request.seq
-where request.session_id = :session_id and request.kind = 'form'
+where request.session_id = :session_id and request.kind = 'form' and request.resumable = 1
   and request.seq > coalesce((select seq from session_message where id = :message_id), -1)
   and request.data::json #>> '{tool,callID}' = :call_id
   and request.data::json #>> '{tool,messageID}' = :message_id

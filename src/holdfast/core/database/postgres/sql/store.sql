@@ -1,6 +1,7 @@
 -- name: store.info
 select 'PostgreSQL' as kind, current_setting('server_version') as version, current_database()::text as database,
-  coalesce(current_schema()::text, '') as schema, current_user::text as role
+  coalesce(current_schema()::text, '') as schema, current_user::text as role,
+  coalesce((select rolsuper from pg_roles where rolname = current_user), false)::int as superuser
 
 -- name: store.numbers
 -- Up to 100,000 rows are counted; above that it is the server's own estimate.
@@ -15,3 +16,7 @@ select (select max(version) from holdfast_schema) as schema,
   case when estimate.events > 100000 then estimate.events
     else (select count(*) from (select 1 from event limit 100000) counted) end as events
 from estimate
+
+-- name: store.objects
+-- The tables of a server belong to a role, which names who may change them; a file may come from anybody.
+select '' as type, '' as name, '' as sql where false
