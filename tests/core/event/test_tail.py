@@ -292,31 +292,30 @@ async def test_following_a_session_that_does_not_exist_is_refused(runtime: Runti
     assert await runtime.sessions.history(session.id) == ([], False)
 
 
-async def test_a_commit_between_replay_and_the_live_stream_is_delivered_once(story: Story, ids: Ids) -> None:
+async def test_a_commit_between_replay_and_the_live_stream_is_delivered_once(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """API-433, API-202: the commit is announced to the subscription that stands already, and it is in the page that is
     read after subscribing."""
-    watched = Watched(story.database)
-    log = EventLog(watched, MANIFEST, SESSION_PROJECTORS, ids)
-    here = Story(story.database, log)
-    await here.note(1)
+    await story.note(1)
     reads = itertools.count()
+    page = story.log.page
 
-    async def commit_before_the_page_arrives(name: str, params: Mapping[str, Value], into: Any = None) -> list[Any]:
-        if name == "event.bounded_page" and next(reads) == 1:  # the first one is the replay
-            await here.note(2)
-        return await fetch(name, params, into)
+    async def commit_before_the_second_page(*arguments: Any, **options: Any) -> Any:
+        if next(reads) == 1:  # the first one is the replay
+            await story.note(2)
+        return await page(*arguments, **options)
 
-    fetch, watched.fetch = watched.fetch, commit_before_the_page_arrives  # type: ignore[method-assign]
-    tail = cast("AsyncGenerator[list[bytes], None]", log.tail_live(SES))
+    monkeypatch.setattr(story.log, "page", commit_before_the_second_page)
+    tail = cast("AsyncGenerator[list[bytes], None]", story.log.tail_live(SES))
     received: list[int] = []
     async with asyncio.timeout(5), aclosing(tail):
         while not received or received[-1] < 3:
             batch = await anext(tail)
             received += [decode_any(item)["durable"]["seq"] for item in batch]
             if not batch:  # live events begin
-                await here.note(3)
+                await story.note(3)
     assert received == [1, 2, 3]
-    await log.close()
 
 
 async def test_followers_look_again_after_a_read_of_what_moved_has_failed(
