@@ -260,6 +260,34 @@ async def test_a_compaction_that_died_is_closed_by_the_next_drain(tmp_path: Path
         assert await runtime.verify() == []
 
 
+async def test_a_compaction_by_hand_that_died_is_closed_by_the_next_drain(tmp_path: Path) -> None:
+    """CMP-041, CMP-029: it owes no turn, so that nothing but its own events says that it is open."""
+    config = {"compaction": {"keep": {"tokens": 0}}}
+
+    async def life() -> tuple[Lab, str]:
+        provider = Provider(says("one"), says("never"))
+        provider.hold(1)
+        runtime = Lab(tmp_path, provider, config=config)
+        await runtime.__aenter__()
+        session = await new_session(runtime, model=LAB)
+        await runtime.sessions.prompt(session.id, Prompt(text=LONG))
+        await runtime.sessions.wait(session.id)
+        compacting.append(asyncio.create_task(runtime.sessions.compact(session.id)))
+        await provider.seen(2)
+        return runtime, session.id
+
+    compacting: list[asyncio.Task[None]] = []
+    session_id = await crashed(life)
+    async with Lab(tmp_path, Provider(), config=config) as runtime:
+        await runtime.sessions.run(session_id)
+        types = await event_types(runtime, session_id)
+        attempt = [type for type in types if type.startswith("compaction.")]
+        assert attempt == ["compaction.started", "compaction.failed"]
+        with tables(runtime) as sql:
+            assert sql("select time_compacting from session")[0][0] is None
+        assert await runtime.verify() == []
+
+
 # -- retries and status ----------------------------------------------------------------------------------------------
 
 
