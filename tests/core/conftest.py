@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ from holdfast.schema.session_message import SessionMessage
 
 MODEL = ModelRef(id="echo", provider_id="demo")
 Rows = list[tuple[Any, ...]]
+PATIENCE = 10
 
 
 class NoInput(msgspec.Struct, frozen=True):
@@ -244,7 +245,10 @@ class Drains:
 
     async def nth(self, number: int) -> Drain:
         async with self._grew:
-            await self._grew.wait_for(lambda: len(self.calls) > number)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE):
+                    await self._grew.wait_for(lambda: len(self.calls) > number)
+        assert len(self.calls) > number, f"drain {number} did not begin within {PATIENCE} s"
         return self.calls[number]
 
     @property

@@ -334,3 +334,19 @@ async def test_a_dead_connection_raises_a_fresh_error_each_time() -> None:
         errors.append(raised.value)
     assert errors[0] is not errors[1]
     assert str(errors[0]) == str(errors[1])
+
+
+async def test_every_call_under_way_ends_with_its_process() -> None:
+    """MCP-072: those that report progress too."""
+    server = ScriptedServer({"tools/call": SILENCE})
+    async with await connected(server) as client:
+        calls = {
+            asyncio.create_task(client.call_tool("a", {}), name="without progress"),
+            asyncio.create_task(client.call_tool("b", {}, on_progress=lambda progress: None), name="with progress"),
+        }
+        for name in ("a", "b"):
+            await server.message(lambda message, name=name: message.get("params", {}).get("name") == name)
+        server.die(3, "out of luck")
+        ended, waiting = await asyncio.wait(calls, timeout=5)
+        assert [call.get_name() for call in waiting] == []
+        assert [type(call.exception()) for call in ended] == [ServerClosed] * 2

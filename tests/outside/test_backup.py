@@ -143,6 +143,8 @@ def test_nothing_is_left_of_a_backup_that_is_interrupted(holdfast: Machine) -> N
     path = folder / "a.backup"
     path.write_text("mine", encoding="utf-8")
     making = holdfast.start("backup", str(path))
+    while making.poll() is None and len(list(folder.iterdir())) == 1:
+        pass  # it has not begun to write
     making.send_signal(signal.SIGINT)
     ended = finish(making)
     assert (ended.code, path.read_bytes() == b"mine") in ((130, True), (0, False))

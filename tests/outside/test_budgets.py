@@ -510,3 +510,31 @@ async def test_a_deleted_child_stays_counted(world: World) -> None:
         assert await hf.sessions.budgets(session.id) == [before]
         assert before.used.turns == 4
         assert (await hf.sessions.usage(session.id)).tree.sessions == 1
+
+
+async def test_what_one_request_reserves_is_not_left_for_another(world: World) -> None:
+    """SES-373: two children begin together with less left than a request may cost; one is sent, the other one waits."""
+    priced(world)
+    gate = asyncio.Event()
+    late = [Turn(text="done", begin=gate)]
+    world.model.always = with_usage(Cast(root=[delegating("a", "b")], a=late, b=late))
+    async with world.host() as hf:
+        session = await hf.sessions.create(budget=Budget(tokens=1100 + 100))  # the answer of the root used 1,100
+        await hf.sessions.prompt(session.id, text="root")
+
+        async def both_decided() -> bool:
+            kinds = [wait.kind for wait in await hf.sessions.waits(session.id)]
+            return len(world.model.requests) == 3 or "budget" in kinds
+
+        await until(both_decided)
+        assert len(world.model.requests) == 2
+        (info,) = await hf.sessions.budgets(session.id)
+        assert (info.used.tokens, info.reserved.turns) == (0, 2)  # the turn of the root lasts as long as its calls
+        assert info.reserved.tokens >= 1200
+        gate.set()
+        await hf.sessions.set_budget(session.id, budget=Budget(tokens=100_000))
+        async with asyncio.timeout(PATIENCE):
+            await hf.sessions.wait(session.id)
+        assert (await hf.sessions.outcome(session.id)).type == "completed"
+        (info,) = await hf.sessions.budgets(session.id)
+        assert (info.used.tokens, info.reserved.tokens) == (4 * 1100, 0)

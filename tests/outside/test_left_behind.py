@@ -178,6 +178,29 @@ async def test_an_approval_after_a_restart_executes_the_call_once(
     assert await asyncio.to_thread(holdfast.healthy)
 
 
+async def test_an_approved_call_is_judged_as_the_agent_that_made_it(
+    holdfast: Machine, serve: Serve, provider: Provider
+) -> None:
+    """TOL-101, SES-023: the agent was changed while the call waited over a restart; the new one is denied the tool from
+    its own turns on."""
+    session_id = await waiting_for_a_person(holdfast, serve, provider, signal.SIGKILL)
+    config = holdfast.home / "config" / "opencode" / "opencode.json"
+    document = json.loads(config.read_text(encoding="utf-8"))
+    careful = {"mode": "primary", "permission": {"bash": "deny"}}
+    config.write_text(json.dumps({**document, "agent": {"careful": careful}}), encoding="utf-8")
+    async with client_of(serve(), holdfast) as client:
+        await client.sessions.switch_agent(session_id, agent="careful")
+        (request,) = await client.permissions.list(session_id)
+        await client.permissions.reply(session_id, request_id=request.id, reply="once")
+        await client.sessions.wait(session_id)
+        (part,) = parts((await answers(client, session_id))[0])
+        assert isinstance(part.state, ToolCompleted), part.state
+        assert [answer.agent for answer in await answers(client, session_id)] == ["build", "careful"]
+    assert (holdfast.project / "ran.txt").read_text(encoding="utf-8") == "once\n"
+    offered = [{tool["function"]["name"] for tool in body["tools"]} for body in asked(provider)]
+    assert ["bash" in tools for tools in offered] == [True, False]
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 async def test_a_call_that_waits_for_a_person_says_so_after_a_restart(
     holdfast: Machine, serve: Serve, provider: Provider, number: signal.Signals

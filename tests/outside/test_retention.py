@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Machine, Server
 from tests.outside.test_forks import shown, talked, through
-from tests.outside.test_purge import mentioning
+from tests.outside.test_purge import mentioning, various
 from tests.outside.world import World
 from tests.prove.clock_shift import shifted
 
@@ -191,3 +191,19 @@ def test_a_server_applies_the_policy_by_itself(holdfast: Machine, serve: Callabl
     deadline = time.monotonic() + 45
     while session in holdfast("sessions", "--all").out:
         assert time.monotonic() < deadline
+
+
+async def test_a_tree_with_a_pinned_subagent_stays_whole(world: World) -> None:
+    """OPS-112: wherever in it the mark is; it goes with everything below when the mark is gone."""
+    policy(world, age=0)
+    async with world.host() as hf:
+        root = await various(world, hf)
+        (child,) = [node.id for node in (await hf.sessions.tree(root)).nodes if node.id != root]
+        await hf.sessions.pin(child)
+        other = await talked(hf, "other")
+        report = await hf.apply_retention()
+        assert ([item.id for item in report.items], report.pinned) == ([other.id], 1)
+        assert {node.id for node in (await hf.sessions.tree(root)).nodes} == {root, child}
+        await hf.sessions.pin(child, pinned=False)
+        assert [item.id for item in (await hf.apply_retention()).items] == [root]
+        assert mentioning(world.data, child) == set()

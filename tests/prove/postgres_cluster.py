@@ -26,6 +26,8 @@ SHIFTS = (0, 3600, -3600)
 """Seconds by which the clocks of the nodes are wrong."""
 ACTIONS = {"kill": 5, "stop": 3, "end": 1, "close": 2, "cut": 2, "cut_one_way": 3, "slow": 1}
 LONG_ACTIONS = {"long_stop": 0.7, "long_cut": 0.7}
+STOPS = {"stop", "long_stop"}
+CUTS = {"close", "cut", "cut_one_way", "long_cut"}
 # Every lease that was ever taken, noted on the server. It sees what no node would tell.
 NOTED_LEASES = """
 create table noted_lease (number bigint generated always as identity, session_id text, token bigint, owner_id text);
@@ -140,8 +142,8 @@ async def disturbed(
             try:
                 for _ in range(sessions):
                     await cluster.create()
-                actions = {**ACTIONS, **(LONG_ACTIONS if long else {})}
-                await cluster.run(seconds, followed_by=followed_by, actions=actions, pause=pause)
+                weights = {**ACTIONS, **(LONG_ACTIONS if long else {})}
+                await cluster.run(seconds, followed_by=followed_by, actions=weights, pause=pause)
                 await cluster.settle()
                 await cluster.check()
                 problems = several_owners(store)
@@ -160,4 +162,6 @@ async def disturbed(
     print(f"{prompts} prompts, {answers.count} requests, {cluster.checked} events, {tokens[0][0]} leases")
     print(f"followed {dict(followed)}; {dict(cluster.done)}")
     assert prompts > sessions
+    for kind, actions in {"killed": {"kill"}, "stopped": STOPS, "cut off": CUTS}.items():
+        assert any(cluster.done[action] for action in actions), f"no node was {kind}"
     assert all(followed.values())

@@ -65,4 +65,6 @@ async def test_random_kills_and_stops_lose_and_double_nothing(tmp_path: Path) ->
     print(f"{prompts} prompts, {answers.count} requests, {dict(nodes.done)}")
     print(f"{nodes.checked} events, {followed} followed")
     assert prompts > SECONDS
+    assert nodes.done["kill"], "no node was killed"
+    assert nodes.done["stop"], "no node was stopped"
     assert followed > nodes.checked

@@ -111,7 +111,8 @@ def test_a_flood_leaves_the_turns_of_others_alone(server: Server, provider: Prov
                 now = provider.behave = Flooding(PIECES[kind])
                 other = start(client)
                 victim = start(client, now) if name == "flood" else None
-                counted = len(now.gaps) if victim and now.began.wait(10) else 0
+                assert not victim or now.began.wait(10), "the flood did not begin"
+                counted = len(now.gaps) if victim else 0
                 client.sessions.wait(other)
                 gaps[name] += now.gaps[counted:]
                 if victim:

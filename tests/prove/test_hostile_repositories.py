@@ -157,7 +157,7 @@ def test_a_hostile_repository_executes_nothing_and_gets_no_secret(
     holdfast.environment |= {"CANARY_TOKEN": CANARY, "ANTHROPIC_API_KEY": CANARY, "OPENAI_API_KEY": CANARY}
     holdfast.environment["OPENCODE_DISABLE_MODELS_FETCH"] = "1"
     server = serve("--no-auth")
-    slowest = 0.0
+    slowest, count = 0.0, 0
     with httpx2.Client(base_url=server.url, timeout=30) as client:
         for directory in repositories(home / "repositories", stranger.url, marker, home):
             began = time.monotonic()
@@ -170,11 +170,14 @@ def test_a_hostile_repository_executes_nothing_and_gets_no_secret(
                 json={"location": {"directory": str(directory)}, "model": {"id": "echo", "providerID": "demo"}},
             )
             session = created.json()["data"]["id"]
-            client.post(f"/api/session/{session}/prompt", json={"prompt": {"text": "hello"}})
-            client.post(f"/api/session/{session}/wait")
+            prompted = client.post(f"/api/session/{session}/prompt", json={"prompt": {"text": "hello"}})
+            assert prompted.status_code == 200, (directory, prompted.text)
+            assert client.post(f"/api/session/{session}/wait").status_code == 204, directory
             slowest = max(slowest, time.monotonic() - began)
             context = client.get(f"/api/session/{session}/request-context").text
             assert CANARY not in context, directory
             assert not marker.exists(), directory
+            count += 1
+    assert count == REPOSITORIES
     assert stranger.heard == []
     assert slowest <= SLOWEST, slowest

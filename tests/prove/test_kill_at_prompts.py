@@ -116,6 +116,7 @@ async def test_a_kill_at_any_commit_of_any_prompt_loses_and_doubles_nothing(
     whole = await asyncio.to_thread(killed, holdfast, clean, session_id, 0, "after")
     assert whole.returncode == 0, whole.stderr
     commits = int(whole.stdout)
+    kills = 0
     for at in range(1, commits + 1):
         for when in ("before", "after"):
             data = tmp_path / f"{at}-{when}"
@@ -124,10 +125,12 @@ async def test_a_kill_at_any_commit_of_any_prompt_loses_and_doubles_nothing(
                 (holdfast.project / name).unlink(missing_ok=True)
             ended = await asyncio.to_thread(killed, holdfast, data, session_id, at, when)
             assert ended.returncode in (0, -9), ended.stderr
+            kills += ended.returncode == -9
             try:
                 await carried_on(holdfast, data, session_id)
             except (AssertionError, TimeoutError) as error:
                 raise AssertionError(f"killed {when} commit {at} of {commits}: {data}") from error
             shutil.rmtree(data)
-    print(f"{commits} commits, {2 * commits} kills")
+    print(f"{commits} commits, {kills} of {2 * commits} kills reached")
     assert commits >= 15
+    assert kills > commits, "most processes had ended before they were to be killed"

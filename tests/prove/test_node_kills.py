@@ -102,8 +102,9 @@ async def test_every_acknowledged_prompt_is_answered_once(holdfast: Machine, ser
                 assert isinstance(messages[-1], AssistantMessage)
                 assert messages[-1].finish == "stop"
     print(f"{counted} prompts acknowledged, {cluster.kills} kills, {cluster.stops} stops")
-    assert counted
-    assert cluster.kills
+    assert counted > SESSIONS
+    assert cluster.kills, "no node was killed"
+    assert cluster.stops, "no node was stopped"
 
 
 async def settle(cluster: Cluster, sessions: list[str]) -> None:

@@ -24,6 +24,9 @@ def test_commands_that_run_unasked_have_no_effect(
     unasked = [command for command in dict.fromkeys(generated(SEED, COUNT)) if runs_unasked(command)]
     judged = time.monotonic()
     shells = (*SHELLS, POSIX_BASH)
+    for shell in shells:
+        assert yard.has_effect("echo effect > effect", shell), f"an effect in {shell} is not noticed"
+    yard.ran = 0
     effects = [(command, shell) for command in unasked for shell in shells if yard.has_effect(command, shell)]
     with capsys.disabled():
         print(
@@ -32,3 +35,4 @@ def test_commands_that_run_unasked_have_no_effect(
         )
     assert effects == []
     assert len(unasked) > COUNT // 20
+    assert yard.ran == len(unasked) * len(shells)

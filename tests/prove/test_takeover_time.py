@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.cli.conftest import Machine, Provider, Server, finish
-from tests.outside.test_left_behind import client_of, in_turn, new_session
+from tests.outside.test_left_behind import asked, client_of, in_turn, new_session
 
 from holdfast import PromptInput
 
@@ -46,4 +46,5 @@ async def test_the_median_is_below_a_second(holdfast: Machine, serve: Serve, pro
                 pass  # of the title
         first, second = second, serve()
     print(f"takeover: median {statistics.median(took):.2f} s, longest {max(took):.2f} s of {CYCLES}")
+    assert len(asked(provider)) == 2 * CYCLES, "each prompt is sent by the node that is killed, and by another one"
     assert statistics.median(took) < 1.0

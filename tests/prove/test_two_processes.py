@@ -86,10 +86,11 @@ async def test_a_killed_owner_leaves_no_lease_to_wait_for(tmp_path: Path) -> Non
     )
     assert first.stdout is not None
     session_id = json.loads(await first.stdout.readline())["session"]["id"]
-    while b"session.next.prompted" not in await first.stdout.readline():
-        pass
+    while b"session.next.prompted" not in (line := await first.stdout.readline()):
+        assert line, "the process ended by itself"
     first.kill()
     await first.communicate()
+    assert first.returncode == -signal.SIGKILL
     _configure(tmp_path, "offline://demo/v1")
     started = time.monotonic()
     second = await asyncio.create_subprocess_exec(

@@ -360,3 +360,46 @@ async def test_a_cursor_of_one_list_is_none_of_another(memory: Wire) -> None:
 
     assert (await memory.get(f"{lists}?cursor={cursors[messages]}")).failure == (400, "InvalidCursorError")
     assert (await memory.get(f"{messages}?cursor={cursors[lists]}")).failure == (400, "InvalidCursorError")
+
+
+@pytest.mark.parametrize("name", ["workspace", "directory", "project", "subpath", "search", "archived"])
+async def test_each_filter_alone_travels_with_the_cursor(memory: Wire, tmp_path: Path, name: str) -> None:
+    """SES-014, API-221: one that another filter implies may get lost without a difference when both are given."""
+    (there := tmp_path / "repo" / "sub").mkdir(parents=True)
+    (tmp_path / "repo" / ".git").mkdir()
+    (tmp_path / "repo" / ".git" / "config").write_text('[remote "origin"]\nurl = https://git.example/repo.git\n')
+    place = {"directory": str(there.resolve()), "workspaceID": "wrk_1"}
+    chosen, others = [], []
+    for _ in range(5):
+        others.append((await memory.create())["id"])
+        chosen.append((await memory.create(location=place))["id"])
+    for id in chosen:
+        assert (await memory.post(f"/api/session/{id}/rename", {"title": "Chosen"})).status == 200
+    for id in others:
+        await memory.post(f"/api/session/{id}/archive", {})
+    filters = {
+        "workspace": "wrk_1",
+        "directory": place["directory"],
+        "project": (await memory.get(f"/api/session/{chosen[0]}")).data["projectID"],
+        "subpath": "sub",
+        "search": "chosen",
+        "archived": "false",
+    }
+    pages = await follow(memory, f"/api/session?{urlencode({name: filters[name], 'limit': 2})}")
+    assert sorted(id for page in pages for id in page) == sorted(chosen)
+
+
+async def test_a_cursor_of_the_overview_is_none_of_a_list_of_sessions(memory: Wire) -> None:
+    """API-226: both lists are of Sessions, and their cursors begin alike."""
+    for _ in range(2):
+        await memory.create()
+    lists, overview = "/api/session", "/api/overview"
+    cursors = {path: (await memory.get(f"{path}?limit=1")).json["cursor"]["next"] for path in (lists, overview)}
+
+    answers = [
+        await memory.get(f"{lists}?cursor={cursors[overview]}"),
+        await memory.get(f"{overview}?cursor={cursors[lists]}"),
+    ]
+
+    assert [answer.status for answer in answers] == [400, 400]
+    assert {answer.json["_tag"] for answer in answers} == {"InvalidCursorError"}

@@ -379,3 +379,18 @@ def test_the_schema_for_editors_knows_every_key() -> None:
     properties = schema["$defs"]["ConfigFile"]["properties"]
     assert set(properties) == {field.encode_name for field in msgspec.structs.fields(ConfigFile)}
     assert schema["$defs"]["Rule"]["properties"]["effect"]["enum"] == ["allow", "ask", "ask-changes", "deny"]
+
+
+def test_a_provider_without_an_address_needs_trust_too(place: Place) -> None:
+    """CAT-180: headers, body fields and models for a provider that the catalog knows also change what is sent to it."""
+    providers = {
+        "headers": {"request": {"headers": {"x-forward": "elsewhere"}}},
+        "body": {"request": {"body": {"user": "somebody"}}},
+        "models": {"models": {"large": {"limit": {"context": 1000, "output": 100}}}},
+    }
+    place.write("opencode.json", {"providers": providers, "model": "models/large"})
+    assert place.load().documents()[-1].data == {"providers": providers, "model": "models/large"}
+    untrusted = place.load(trust=TRUST_NOTHING)
+    assert untrusted.documents()[-1].data == {"model": "models/large"}
+    reports = [str(report) for report in untrusted.diagnostics()]
+    assert [any(f"configures the provider {name}" in report for report in reports) for name in providers] == [True] * 3

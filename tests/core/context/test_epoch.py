@@ -234,6 +234,19 @@ async def test_a_completed_compaction_starts_a_new_baseline(drained: Drained) ->
     assert await drained.prepare(epoch, fact, compaction_seq=compaction) is epoch
 
 
+async def test_a_compaction_replaces_the_baseline_once(drained: Drained) -> None:
+    """CTX-103: also while its end is the newest event, so that the new baseline stands at the same sequence."""
+    fact = Fact("core/a")
+    epoch = await drained.initialize(fact)
+    compaction = await compact(drained)
+    epoch = await drained.prepare(epoch, fact, compaction_seq=compaction)
+    assert (epoch.baseline_seq, epoch.revision) == (compaction, 1)
+    commits = drained.lease.commits
+    for _ in range(2):
+        epoch = await drained.prepare(epoch, fact, compaction_seq=compaction)
+    assert (epoch.revision, drained.lease.commits) == (1, commits), "replaced again by the same compaction"
+
+
 async def test_a_compaction_that_only_started_changes_nothing(drained: Drained) -> None:
     """CTX-103: the sequence of the last completed one counts."""
     fact = Fact("core/a")

@@ -400,3 +400,37 @@ async def test_a_request_of_a_child_reaches_those_who_observe_an_ancestor(story:
         story.log.announce(SessionIdle(session_id="ses_other"))
         assert [event["data"] for event in await heard(above, 2)] == [data, data]
         assert [event["type"] for event in await heard(beside, 1)] == ["session.idle"]
+
+
+async def test_a_commit_that_a_read_announced_before_its_acknowledgement_is_announced_once(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """API-431: the acknowledgement comes after the read has waited for it long enough; the events that it brings again
+    are left out."""
+    monkeypatch.setattr(relay, "ACKNOWLEDGED_SECONDS", 0.01)
+    stored, acknowledged = asyncio.Event(), asyncio.Event()
+    submit = story.database.submit
+
+    def late(unit: Any, on_commit: Any) -> asyncio.Future[Any]:
+        async def answer() -> Any:
+            committed = await submit(unit)
+            stored.set()
+            await acknowledged.wait()
+            on_commit(committed)
+            return committed
+
+        return asyncio.ensure_future(answer())
+
+    async with story.log.relay.observe() as live:
+        await story.log.publish(note(1))
+        await heard(live, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(story.database, "submit", late)
+            commit = story.log.submit(note(2))
+            await stored.wait()
+            story.log.relay._look_now()
+            assert texts(await heard(live, 1)) == ["2"]
+            acknowledged.set()
+            await commit
+        await story.log.publish(note(3))
+        assert texts(await heard(live, 1)) == ["3"]

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, cast
 
 import pytest
 from tests.core.event.samples import SES, Story, data, follow, opened, record, seqs, without_polling
 from tests.stores.stores import OpenedDatabase
 
 from holdfast.core.clock import Ids
+from holdfast.core.database.errors import StorageUnavailable
 from holdfast.core.database.unit import Committed, NewEvent, Unit, Value
 from holdfast.core.event.log import EventLog
 from holdfast.core.event.signal import UNKNOWN
@@ -20,6 +22,7 @@ from holdfast.core.event.stored_event import FEW, PAGE
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.core.session.projector import SESSION_PROJECTORS
+from holdfast.schema.codec import decode_any
 from holdfast.schema.live_event import TextDelta
 from holdfast.schema.manifest import MANIFEST
 from holdfast.schema.session import Session
@@ -287,6 +290,52 @@ async def test_following_a_session_that_does_not_exist_is_refused(runtime: Runti
     with pytest.raises(SessionNotFound):
         await runtime.sessions.history("ses_unknown")
     assert await runtime.sessions.history(session.id) == ([], False)
+
+
+async def test_a_commit_between_replay_and_the_live_stream_is_delivered_once(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """API-433, API-202: the commit is announced to the subscription that stands already, and it is in the page that is
+    read after subscribing."""
+    await story.note(1)
+    reads = itertools.count()
+    page = story.log.page
+
+    async def commit_before_the_second_page(*arguments: Any, **options: Any) -> Any:
+        if next(reads) == 1:  # the first one is the replay
+            await story.note(2)
+        return await page(*arguments, **options)
+
+    monkeypatch.setattr(story.log, "page", commit_before_the_second_page)
+    tail = cast("AsyncGenerator[list[bytes], None]", story.log.tail_live(SES))
+    received: list[int] = []
+    async with asyncio.timeout(5), aclosing(tail):
+        while not received or received[-1] < 3:
+            batch = await anext(tail)
+            received += [decode_any(item)["durable"]["seq"] for item in batch]
+            if not batch:  # live events begin
+                await story.note(3)
+    assert received == [1, 2, 3]
+
+
+async def test_followers_look_again_after_a_read_of_what_moved_has_failed(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EVT-062: which aggregates have new events is unknown then, so that every follower reads its own."""
+    without_polling(story.database)
+    signals = story.log.signals
+    with signals.follow(SES) as one, signals.follow("ses_two") as two:
+        await signals.look()
+        for flag in (one, two):
+            flag.head = -1
+            flag.clear()
+
+        async def unavailable(*arguments: Any, **options: Any) -> Any:
+            raise StorageUnavailable("the database", "no answer")
+
+        monkeypatch.setattr(story.database, "fetch", unavailable)
+        await signals.look()
+        assert [(flag.is_set(), flag.head) for flag in (one, two)] == [(True, UNKNOWN)] * 2
 
 
 class Watched:

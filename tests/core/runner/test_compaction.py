@@ -215,6 +215,21 @@ async def test_at_most_one_automatic_compaction_per_turn(tmp_path: Path) -> None
         assert [item.finish for item in users] == ["stop", "stop"]
 
 
+async def test_an_overflow_after_a_compaction_ends_the_turn(tmp_path: Path) -> None:
+    """CMP-009, CMP-031: the estimate compacted before sending, so that the provider's refusal compacts no more,
+    although the recent messages could be summarised too."""
+    provider = Provider(says("one"), says(SUMMARY), overflows(), says(SUMMARY), says("never"))
+    async with Lab(tmp_path, provider, config=keep(20), limit={"context": 10_000, "output": 10}) as runtime:
+        session = await new_session(runtime, model=LAB)
+        await talk(runtime, session.id, LONG * 10, LONG * 10)  # 5,000 tokens each
+        assert [is_summary(request) for request in provider.requests] == [False, True, False]
+        (checkpoint,) = await checkpoints(runtime, session.id)
+        assert checkpoint.recent
+        types = await event_types(runtime, session.id)
+        assert (types.count("compaction.started"), types.count("step.failed")) == (1, 1)
+        assert await runtime.sessions.interrupted() == []
+
+
 async def test_a_summary_that_is_not_smaller_is_discarded(tmp_path: Path) -> None:
     """CMP-009, CMP-010, CMP-029: the attempt ends as failed, the history stays, the turn is sent as it was."""
     provider = Provider(says("one"), overflows(), says("s" * 9000))
@@ -536,8 +551,9 @@ async def test_an_overflow_after_output_is_never_recovered(tmp_path: Path) -> No
         says("   "),
         Reply([sse(chunk({"reasoning_content": "only thinking"})), *ending()]),
         Reply([sse(chunk({"content": "half"}))]),
+        Reply([sse(chunk({"content": "half"})), error_event("overloaded")]),
     ],
-    ids=["provider error", "blank", "only reasoning", "broken off"],
+    ids=["provider error", "blank", "only reasoning", "broken off", "text before a provider error"],
 )
 async def test_a_failed_attempt_leaves_everything_as_it_was(tmp_path: Path, summary: Reply) -> None:
     """CMP-029, CMP-010, CMP-032, CMP-041: a terminal failure event, no checkpoint, the boundary where it was, the mark

@@ -33,7 +33,7 @@ from holdfast.core.session.activity import RecoveryPolicy
 from holdfast.llm.errors import LLMError
 from holdfast.llm.route.retry import RetryLimits
 from holdfast.schema.prompt import Prompt
-from holdfast.schema.session_message import AssistantMessage, ToolError, ToolPart
+from holdfast.schema.session_message import AssistantMessage, ToolCompleted, ToolError, ToolPart
 
 pytestmark = pytest.mark.anyio
 
@@ -256,6 +256,68 @@ async def test_a_compaction_that_died_is_closed_by_the_next_drain(tmp_path: Path
             assert sql("select time_compacting from session")[0][0] is None
         types = await event_types(runtime, session_id)
         assert types.count("compaction.started") == types.count("compaction.failed") == 1
+        assert await runtime.sessions.interrupted() == []
+        assert await runtime.verify() == []
+
+
+async def test_a_compaction_by_hand_that_died_is_closed_by_the_next_drain(tmp_path: Path) -> None:
+    """CMP-041, CMP-029: it owes no turn, so that nothing but its own events says that it is open."""
+    config = {"compaction": {"keep": {"tokens": 0}}}
+
+    async def life() -> tuple[Lab, str]:
+        provider = Provider(says("one"), says("never"))
+        provider.hold(1)
+        runtime = Lab(tmp_path, provider, config=config)
+        await runtime.__aenter__()
+        session = await new_session(runtime, model=LAB)
+        await runtime.sessions.prompt(session.id, Prompt(text=LONG))
+        await runtime.sessions.wait(session.id)
+        compacting.append(asyncio.create_task(runtime.sessions.compact(session.id)))
+        await provider.seen(2)
+        return runtime, session.id
+
+    compacting: list[asyncio.Task[None]] = []
+    session_id = await crashed(life)
+    async with Lab(tmp_path, Provider(), config=config) as runtime:
+        await runtime.sessions.run(session_id)
+        types = await event_types(runtime, session_id)
+        attempt = [type for type in types if type.startswith("compaction.")]
+        assert attempt == ["compaction.started", "compaction.failed"]
+        with tables(runtime) as sql:
+            assert sql("select time_compacting from session")[0][0] is None
+        assert await runtime.verify() == []
+
+
+async def test_the_other_calls_of_a_step_that_waits_for_a_person_are_closed(tmp_path: Path) -> None:
+    """SES-137, SES-250: of two open calls, one waits for an answer over a restart; the other one ran when its process
+    died. The answer is carried out, and the other call is settled as interrupted before the model is asked."""
+    question = {"question": "Which?", "header": "h", "options": [{"label": "a", "description": "a"}]}
+
+    async def life() -> tuple[Lab, str]:
+        held = HeldTool()
+        provider = Provider(calls(("question", {"questions": [question]}), ("held", {})))
+        runtime = Lab(tmp_path, provider, tools={"held": held.tool})
+        await runtime.__aenter__()
+        session = await new_session(runtime, model=LAB)
+        await runtime.sessions.prompt(session.id, Prompt(text="go"))
+        await held.started.wait()
+        await recorded(runtime, session.id, "question.asked")
+        return runtime, session.id
+
+    session_id = await crashed(life)
+    held, provider = HeldTool(), Provider()
+    async with Lab(tmp_path, provider, tools={"held": held.tool}) as runtime:
+        (request,) = [found for found in await runtime.open_requests.list() if found.kind == "question"]
+        async with runtime.locations.use(runtime.location) as services:
+            await services.questions.reply(session_id, request.id, [["a"]])
+        await runtime.sessions.wait(session_id)
+        step = next(item for item in await messages(runtime, session_id) if isinstance(item, AssistantMessage))
+        states = {part.name: part.state for part in step.content if isinstance(part, ToolPart)}
+        assert isinstance(states["held"], ToolError), "the call that ran has no settlement"
+        assert states["held"].error.message == "Tool execution interrupted"
+        assert isinstance(states["question"], ToolCompleted)
+        assert held.runs == 0
+        assert len(provider.requests) == 1
         assert await runtime.sessions.interrupted() == []
         assert await runtime.verify() == []
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.core.conftest import Pair, ToolRuntime, event_types, messages, new_session, tables, user_texts
 
+from holdfast.core.database.errors import StorageUnavailable
 from holdfast.core.event import signal
 from holdfast.core.runtime import takeover
 from holdfast.core.session import heartbeats
@@ -19,6 +22,7 @@ from holdfast.core.session.activity import Cause
 from holdfast.core.session.heartbeats import EXPIRY_SECONDS
 from holdfast.core.session.liveness import FileLiveness, ServerLiveness
 from holdfast.core.session.nodes import NodeInfo, rank
+from holdfast.core.session.ownership import Lease
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.prompt import Prompt
 from holdfast.schema.session_message import AssistantMessage
@@ -252,3 +256,59 @@ async def test_a_prompt_is_interrupted_that_another_node_is_about_to_begin_with(
     assert await pair.b.sessions.active() == []
     assert (await pair.b.sessions.outcome(pair.session.id)).type in ("interrupted", "idle")
     assert len(pair.model_a.requests) <= 1
+
+
+async def test_an_ended_process_is_looked_at_again_after_the_database_was_away(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """STO-102, STO-103: what it left waits until the database answers, and not for the next end of a process."""
+    await serve(pair.a, pair.b)
+    leased = pair.b._ownership.leased_to
+    attempts = itertools.count(1)
+    again = asyncio.Event()
+
+    async def away_at_first(owners: Any) -> Any:
+        if next(attempts) == 1:
+            raise StorageUnavailable("the database", "no answer")
+        again.set()
+        return await leased(owners)
+
+    monkeypatch.setattr(pair.b._ownership, "leased_to", away_at_first)
+    pair.model_a.hold(0)
+    await pair.a.sessions.prompt(pair.session.id, HELLO)
+    await until_asked(pair.model_a)
+    await suspend(pair.a, pair.session.id)
+    lose_lock(pair.a)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(again.wait(), 5)
+    assert "was not looked through" in caplog.text
+    assert again.is_set(), "the ended process was not looked at again"
+    await until_asked(pair.model_b)
+    await pair.b.sessions.wait(pair.session.id)
+    assert (await event_types(pair.b, pair.session.id))[-1] == "step.ended"
+
+
+async def test_what_a_drain_starts_from_is_read_after_a_lease_of_another_owner_is_taken(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """STO-181: an owner that only seemed dead ends its turn between the read of the start and the taking of the lease.
+    The turn has its own end, and no second one."""
+    await serve(pair.a)
+    gate = pair.model_a.hold(0)
+    await pair.a.sessions.prompt(pair.session.id, HELLO)
+    await until_asked(pair.model_a)
+    monkeypatch.setattr(pair.b._ownership, "_alive", lambda holder: False)
+    monkeypatch.setattr(signal, "POLL_SECONDS", 60)  # nobody hears of the commits in time
+    take = pair.b._ownership.take
+
+    async def take_late(lease: Lease) -> None:
+        gate.set()
+        await pair.a.sessions.wait(pair.session.id)
+        await take(lease)
+
+    monkeypatch.setattr(pair.b._ownership, "take", take_late)
+    async with asyncio.timeout(10):
+        await pair.b.sessions.run(pair.session.id)
+    types = await event_types(pair.b, pair.session.id)
+    ends = [type for type in types if type in ("turn.dispatched", "step.ended", "step.failed", "turn.abandoned")]
+    assert ends == ["turn.dispatched", "step.ended"] * 2  # a run asks the model once more

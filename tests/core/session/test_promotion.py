@@ -251,6 +251,19 @@ async def test_a_promotion_without_admission_brings_its_own_row(
     assert model.requests == []
 
 
+@pytest.mark.parametrize("delivery", ["steer", "queue"])
+async def test_inputs_are_promoted_in_the_order_of_admission(
+    timed: Runtime, clock: ManualClock, model: ScriptedTransport, delivery: Delivery
+) -> None:
+    """SES-051, SES-053, EVT-057: whatever their ids sort like, and also while the clock of the machine goes back."""
+    session = await new_session(timed)
+    for id in ("msg_c", "msg_a", "msg_d", "msg_b"):
+        await timed.sessions.prompt(session.id, Prompt(text=id), id=id, delivery=delivery, resume=False)
+        clock.advance(-1000)
+    await timed.sessions.run(session.id)
+    assert user_texts(model.requests[-1]) == ["msg_c", "msg_a", "msg_d", "msg_b"]
+
+
 async def test_a_steer_that_arrives_during_the_batch_waits(runtime: Runtime, session: Session) -> None:
     """SES-051, SES-052: the steers up to the cutoff go together, in the order of admission; the late one goes next."""
     for id in ("msg_b", "msg_a"):

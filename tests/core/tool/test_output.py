@@ -294,6 +294,19 @@ async def test_a_large_value_is_streamed(store: OutputStore, value: dict[str, An
     assert fits([shown(bounded)], OutputLimits())
 
 
+@pytest.mark.parametrize("rest", [1, 100, 30_000])
+def test_a_long_text_whose_last_block_is_short_has_a_whole_tail(rest: int) -> None:
+    """TOL-048, TOL-049: texts are read in blocks; the tail may begin in one and end in the next."""
+    whole = "".join(f"{number:09} " for number in range((2 * BLOCK + rest) // 10 + 1))[: 2 * BLOCK + rest]
+    limits = OutputLimits()
+    room = limits.max_bytes - 4 - len(LOST)
+    assert len(list(blocks([whole]))[-1]) == rest
+    head, tail = cut(whole, limits).split(f"\n\n{LOST}\n\n")
+    assert (len(head), len(tail)) == ((room + 1) // 2, room // 2)
+    assert whole.startswith(head)
+    assert whole.endswith(tail)
+
+
 # -- managed files ---------------------------------------------------------------------------------------------------
 
 
