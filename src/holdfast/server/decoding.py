@@ -145,7 +145,7 @@ def _unknown_keys(kind: Any, body: bytes | bytearray | msgspec.Raw, path: str = 
     for key, value in _KEYS.decode(body).items():
         if key not in known:
             yield f"{path}{key}", [f"{path}{name}" for name in known]
-        elif (inner := known[key]) is not None and memoryview(value)[:1] == b"{":
+        elif (inner := known[key]) is not None and bytes(memoryview(value)[:1]) == b"{":
             yield from _unknown_keys(inner, value, f"{path}{key}.")
 
 
