@@ -344,8 +344,8 @@ async def test_every_call_under_way_ends_with_its_process() -> None:
             asyncio.create_task(client.call_tool("a", {}), name="without progress"),
             asyncio.create_task(client.call_tool("b", {}, on_progress=lambda progress: None), name="with progress"),
         }
-        for name in ("a", "b"):
-            await server.message(lambda message, name=name: message.get("params", {}).get("name") == name)
+        await server.message(lambda message: message.get("params", {}).get("name") == "a")
+        await server.message(lambda message: message.get("params", {}).get("name") == "b")
         server.die(3, "out of luck")
         ended, waiting = await asyncio.wait(calls, timeout=5)
         assert [call.get_name() for call in waiting] == []

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import Machine, Server
+from tests.outside.test_bundles import various
 from tests.outside.test_forks import shown, talked, through
-from tests.outside.test_purge import mentioning, various
+from tests.outside.test_purge import mentioning
 from tests.outside.world import World
 from tests.prove.clock_shift import shifted
 

@@ -21,16 +21,16 @@ async def test_a_commit_of_another_process_between_two_own_ones_is_noticed(
     monkeypatch.setattr(signal, "POLL_SECONDS", 60)
     session_id = pair.session.id
 
-    async def commit(runtime: Runtime, name: str) -> None:
+    async def commit(runtime: Runtime, name: str) -> bool:
+        """Whether the cache is valid after it."""
         note = Synthetic(timestamp=1, session_id=session_id, message_id=f"msg_{name}", text=name)
         cache.committed(await runtime.log.publish(note))
+        return cache.valid
 
     with pair.a.log.signals.follow(session_id) as flag:
         cache = SessionCache(pair.a.store, session_id, flag)
         await cache.read()
-        await commit(pair.a, "first")
-        assert cache.valid, "an own commit alone does not make it read again"
+        assert await commit(pair.a, "first"), "an own commit alone does not make it read again"
         await pair.b.sessions.prompt(session_id, Prompt(text="meanwhile"), resume=False)
-        await commit(pair.a, "second")
-        assert not cache.valid, "the commit of the other process was passed over"
+        assert not await commit(pair.a, "second"), "the commit of the other process was passed over"
         assert (await cache.read()).steer
