@@ -21,9 +21,11 @@ async def test_a_commit_of_another_process_between_two_own_ones_is_noticed(
     monkeypatch.setattr(signal, "POLL_SECONDS", 60)
     session_id = pair.session.id
 
-    async def commit(runtime: Runtime, name: str) -> None:
+    async def commit(runtime: Runtime, name: str) -> bool:
+        """Whether the cache is valid after it."""
         note = Synthetic(timestamp=1, session_id=session_id, message_id=f"msg_{name}", text=name)
         cache.committed(await runtime.log.publish(note))
+        return cache.valid
 
     with pair.a.log.signals.follow(session_id) as flag:
         cache = SessionCache(pair.a.store, session_id, flag)
