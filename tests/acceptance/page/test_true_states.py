@@ -111,6 +111,7 @@ def test_what_streamed_before_a_kill_stays_and_is_marked(
     page = pages.open(own_machine, f"/#/s/{session}")
     send(page, "tell me a lot")
     expect(conversation(page)).to_contain_text("and half of")
+    page.wait_for_timeout(1_500)  # what was seen for a second is kept
     provider.on("tell me a lot", Reply("told"))
     own_machine.kill()
     never.set()
