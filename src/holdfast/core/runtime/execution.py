@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from holdfast.schema.session import Session
 
 WAKES = 1_000
+AGAIN_SECONDS = 0.5
+"""Between two attempts to begin with input while the database is away."""
 START_SECONDS = 2.0
 """How long a waiter gives the process that admitted an input to begin with it. That takes the lease before it prepares
 anything that lasts, so that only a process that died, or cannot start, takes longer."""
@@ -380,7 +382,10 @@ class Execution:
                 await self._hand_over(session)
             raise
         except Exception as error:
-            await self._unstarted.note(session_id, pending)
+            if isinstance(error, StorageError) and (pending or session_id in self._woken):
+                self._background.start(self._begin_again(session_id), f"begin {session_id} again")
+            else:
+                await self._unstarted.note(session_id, pending)
             await self._stop_left_behind(session_id)
             await self._unstarted.note_cause(session_id, error)
             self._failed(error)
@@ -392,6 +397,12 @@ class Execution:
                 if session.parent_id is not None:
                     await self.child_ended(session_id)
                 self._statuses.idle(session_id, session.location)
+
+    async def _begin_again(self, session_id: str) -> None:
+        """Input that could not start because the database was away starts when it is back."""
+        await asyncio.sleep(AGAIN_SECONDS)
+        if not self.closed:
+            self.wake(session_id)
 
     async def _given_away(self, session: Session, force: bool) -> bool:
         return await self.placement.given_away(session, forced=force or session.id in self._exclusive)
